@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from bench.frontier import LIMITS, RULE, settle
-from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.job.folder import JobFolder
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:

@@ -26,8 +26,6 @@ from bench.frontier import LIMITS, RULE
 from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.nodes.receiver import HandoverReceiver
-from krowlspider.crawl.nodes.sender import HandoverSender
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier
@@ -36,6 +34,8 @@ from krowlspider.frontier.moves.transfer import Arrivals
 from krowlspider.frontier.robots.fetches import RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.job.nodes.receiver import HandoverReceiver
+from krowlspider.job.nodes.sender import HandoverSender
 from krowlspider.urls.canonical import IdentityHasher
 from tests.cluster.servers import redis_server
 

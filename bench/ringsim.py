@@ -25,7 +25,7 @@ from krowlspider.cluster.ring import ring
 from krowlspider.cluster.ring.ring import Member, Record, Ring
 from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.forwarder import BATCH
-from krowlspider.crawl.nodes.cluster import BEAT
+from krowlspider.job.nodes.cluster import BEAT
 from tests.support.domains import real_domains
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"frontier/robots/",
             r"krowlspider/politeness/(robots|path_rules)\.py",
-            r"crawl/answers/robots_answers\.py",
+            r"job/answers/robots_answers\.py",
             r"middlewares/robots\.py",
             r"Dispatcher\.(_verdict|_keep_crawl_delay|_own_robots_fetch)",
         ),
@@ -58,7 +58,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "archive",
         (
             r"krowlspider/archive/",
-            r"crawl/archiving/",
+            r"job/archiving/",
             r"DownloadHandler\.(_archive|_written) ",
             r"capture_of ",
         ),
@@ -67,7 +67,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         "decode",
         (
             r"fetch/http/decode\.py",
-            r"crawl/answers/decoders\.py",
+            r"job/answers/decoders\.py",
             r"engine/responses\.py",
             r"scrapy/responsetypes\.py",
         ),
@@ -77,7 +77,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"krowlspider/fetch/",
             r"engine/handler\.py",
-            r"crawl/loop_throttle\.py",
+            r"job/loop_throttle\.py",
             r"uv__(stream_io|read|write|stream_destroy|finish_close)",
             r"UVStream",
             r"TCPTransport",
@@ -106,7 +106,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "enqueue",
         (
-            r"crawl/intake\.py",
+            r"job/intake\.py",
             r"frontier/(admission|budget)\.py",
             r"Frontier\.(add|queue|_forward)\b",
             r"EntryQueues\.append",
@@ -120,7 +120,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
         (
             r"middlewares/politeness\.py",
             r"krowlspider/politeness/(delay|loop_cost|outage)\.py",
-            r"crawl/answers/(host_feedback|outages)\.py",
+            r"job/answers/(host_feedback|outages)\.py",
             r"frontier/schedule/deferral\.py",
             r"HostScheduler\.(release|give_back|rest_longer)",
             r"Flights\.(end|charge|charge_page) ",
@@ -129,7 +129,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
         "ack and commit",
         (
-            r"crawl/checkpoint\.py",
+            r"job/checkpoint\.py",
             r"[Cc]ommit",
             r"Job\.make_durable",
             r"Frontier\.(acknowledge|_upkeep)",
@@ -150,7 +150,7 @@ STAGES: tuple[tuple[str, tuple[str, ...]], ...] = (
             r"scrapy/(statscollectors|extensions)",
             r"extensions/(core_stats|loop_lag|metrics|status)\.py",
             r"krowlspider/engine/stats\.py",
-            r"crawl/(status\.py|monitoring/)",
+            r"job/(status\.py|monitoring/)",
         ),
     ),
     (

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.exclude_file import ExcludeFile
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.crawls import crawl_of
+from krowlspider.job.exclude_file import ExcludeFile
 
 if TYPE_CHECKING:
     from typing import Self

@@ -15,10 +15,10 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call
 
-from krowlspider.crawl.crawls import crawl_of, job_of
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, Secret
-from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
+from krowlspider.job.crawls import crawl_of, job_of
+from krowlspider.job.monitoring.access import CONTROL_TOKEN, Secret
+from krowlspider.job.status import figures_wanted
 from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.job.monitoring.endpoint import Route
 
 # Seconds between two samples, and those in the first minute of a start, so that its charts are not
 # blank. Samples kept: those of an hour, of which a start or two may be part.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.crawls import job_of
-from krowlspider.crawl.status import figures_wanted, publish
+from krowlspider.job.crawls import job_of
+from krowlspider.job.status import figures_wanted, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.crawl.meters import Histogram as Metric
+    from krowlspider.job.meters import Histogram as Metric
 
 
 # Seconds between two planned times of the timer.

@@ -8,12 +8,12 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider import __version__
-from krowlspider.crawl.crawls import Crawl, crawl_of
-from krowlspider.crawl.metrics import registry_of, text
-from krowlspider.crawl.monitoring.access import METRICS, PAGE, forget_urls, note_url
-from krowlspider.crawl.monitoring.page_server import Recent, Servers, reached_at, shown
-from krowlspider.crawl.status import figures_wanted
 from krowlspider.engine.control import Control
+from krowlspider.job.crawls import Crawl, crawl_of
+from krowlspider.job.metrics import registry_of, text
+from krowlspider.job.monitoring.access import METRICS, PAGE, forget_urls, note_url
+from krowlspider.job.monitoring.page_server import Recent, Servers, reached_at, shown
+from krowlspider.job.status import figures_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.job.monitoring.endpoint import Route
 
 
 class Metrics:
@@ -93,7 +93,7 @@ class MetricsServer:
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.crawl.monitoring import endpoint  # noqa: PLC0415
+        from krowlspider.job.monitoring import endpoint  # noqa: PLC0415
 
         page = endpoint.metrics_route(lambda: self._recent.get("metrics", self._text))
         ready = endpoint.readiness(self._why_not)

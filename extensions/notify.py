@@ -18,11 +18,11 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
-from krowlspider.crawl.crawls import Crawl, crawl_of
-from krowlspider.crawl.status import pause_reason
-from krowlspider.crawl.webhook import NotSentError, Webhook
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import counted
+from krowlspider.job.crawls import Crawl, crawl_of
+from krowlspider.job.status import pause_reason
+from krowlspider.job.webhook import NotSentError, Webhook
 
 if TYPE_CHECKING:
     from collections import Counter

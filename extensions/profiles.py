@@ -9,7 +9,7 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.crawl.crawls import crawl_of
+from krowlspider.job.crawls import crawl_of
 
 if TYPE_CHECKING:
     from typing import Self

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
-from krowlspider.crawl.crawls import job_of
-from krowlspider.crawl.report import INTERVAL, Record
+from krowlspider.job.crawls import job_of
+from krowlspider.job.report import INTERVAL, Record
 from krowlspider.views.report import report_on
 
 if TYPE_CHECKING:

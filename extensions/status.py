@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.limits import CrawlLimits
-from krowlspider.crawl.start_log import log_terms
-from krowlspider.crawl.status import Progress, figures_wanted
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.crawls import crawl_of
+from krowlspider.job.limits import CrawlLimits
+from krowlspider.job.start_log import log_terms
+from krowlspider.job.status import Progress, figures_wanted
 from krowlspider.views.live_line import StatusLog
 
 if TYPE_CHECKING:

@@ -21,12 +21,12 @@ from twisted.conch.telnet import (
 from twisted.internet.defer import fail, succeed
 from twisted.internet.error import CannotListenError
 
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.monitoring.access import TELNET_PASSWORD, Secret
-from krowlspider.crawl.parts import LIVE
 from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import counted, error_text
+from krowlspider.job.crawls import crawl_of
+from krowlspider.job.monitoring.access import TELNET_PASSWORD, Secret
+from krowlspider.job.parts import LIVE
 from krowlspider.views import frontier
 from krowlspider.views.frontier import named_host
 from krowlspider.views.order_fields import ERRORS, BadRequestError, check_fields

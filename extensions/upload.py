@@ -9,15 +9,15 @@ from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
 from krowlspider.archive.uploads import STALLED_AFTER, Destination
-from krowlspider.crawl.crawls import crawl_of, job_of
-from krowlspider.crawl.status import publish
+from krowlspider.job.crawls import crawl_of, job_of
+from krowlspider.job.status import publish
 
 if TYPE_CHECKING:
     from typing import Self
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.crawl.uploading import CrawlUpload
+    from krowlspider.job.uploading import CrawlUpload
 
 
 class Upload:
@@ -49,7 +49,7 @@ class Upload:
     def _start(self) -> None:
         folder = job_of(self._crawler).archive.directory
         put = partial(publish, self._crawler.stats)
-        from krowlspider.crawl.uploading import CrawlUpload  # noqa: PLC0415 - for few crawls
+        from krowlspider.job.uploading import CrawlUpload  # noqa: PLC0415 - for few crawls
 
         self._upload = CrawlUpload(folder, self._destination, put, delete=self._delete)
         self._upload.start()

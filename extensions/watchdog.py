@@ -20,10 +20,10 @@ from scrapy.utils.asyncio import create_looping_call
 from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.config.log import JsonFormatter
-from krowlspider.crawl.crawls import job_of
-from krowlspider.crawl.monitoring.watchdog import BLAMED, LOOK
 from krowlspider.frontier.hosts.host_record import NOTES
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, MARK_AT
+from krowlspider.job.crawls import job_of
+from krowlspider.job.monitoring.watchdog import BLAMED, LOOK
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,7 +78,7 @@ class Watchdog:
 
 
 class LoopWatch:
-    """Runs `krowlspider.crawl.monitoring.watchdog` as a process from `start` to `stop`.
+    """Runs `krowlspider.job.monitoring.watchdog` as a process from `start` to `stop`.
 
     ``folder`` is the job folder. The process writes to the log of this one. Only the first crawl of
     a process has a watchdog, because signals can be handed to one watchdog only.
@@ -147,7 +147,7 @@ class LoopWatch:
         assert process.stdin is not None
         # The source is written to standard input, as the package may be inside an egg.
         with process.stdin as program:
-            program.write((files("krowlspider.crawl.monitoring") / "watchdog.py").read_bytes())
+            program.write((files("krowlspider.job.monitoring") / "watchdog.py").read_bytes())
         return process
 
     def count(self) -> dict[str, int]:

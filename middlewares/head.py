@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.flights import HEAD_TYPE
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.flights import HEAD_TYPE
 
 if TYPE_CHECKING:
     from typing import Self
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.crawl.flights import Flights
-    from krowlspider.crawl.head import HeadFirst
+    from krowlspider.job.flights import Flights
+    from krowlspider.job.head import HeadFirst
 
 
 class HeadMiddleware:

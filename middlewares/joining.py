@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from krowlspider.crawl.crawls import node_of
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.crawls import node_of
 from krowlspider.spiders.broad import BroadSpider
 
 if TYPE_CHECKING:

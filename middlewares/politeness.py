@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.answers.host_feedback import HostFeedback
-from krowlspider.crawl.answers.outages import Way
-from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.answers.host_feedback import HostFeedback
+from krowlspider.job.answers.outages import Way
+from krowlspider.job.crawls import job_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.crawl.flights import Flights
+    from krowlspider.job.flights import Flights
 
 
 class PolitenessMiddleware:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.answers.retries import Retries
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.answers.retries import Retries
 
 if TYPE_CHECKING:
     from typing import Self
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.crawl.flights import Flights
+    from krowlspider.job.flights import Flights
 
 
 class RetryMiddleware:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.answers.retries import RobotsAnswers
-from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.answers.retries import RobotsAnswers
+from krowlspider.job.crawls import job_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.crawl.flights import Flights
+    from krowlspider.job.flights import Flights
 
 
 class RobotsMiddleware:

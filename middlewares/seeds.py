@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import NotConfigured
 from scrapy.spidermiddlewares.base import BaseSpiderMiddleware
 
-from krowlspider.crawl.parts import keeps_pages
+from krowlspider.job.parts import keeps_pages
 
 if TYPE_CHECKING:
     from scrapy import Request

@@ -19,10 +19,10 @@ from krowlspider.cluster.membership import ClusterError, StopSignalError
 from krowlspider.config.guarantees import unloadable
 from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
 from krowlspider.config.validation import check_mappings, validate
-from krowlspider.crawl.crawls import Crawl, opened_crawl
 from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import KrowlError, SettingsError, counted, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
+from krowlspider.job.crawls import Crawl, opened_crawl
 
 if TYPE_CHECKING:
     import argparse

@@ -11,8 +11,8 @@ from scrapy.commands.parse import Command as ScrapyCommand
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.commands.single_page import SinglePage
-from krowlspider.crawl.in_flight import LoopThrottle, LoopTurns
 from krowlspider.engine.crash_marking import PageReader
+from krowlspider.job.in_flight import LoopThrottle, LoopTurns
 
 if TYPE_CHECKING:
     import argparse

@@ -346,7 +346,7 @@ class ValidationAddon:
 def check(settings: BaseSettings) -> None:
     """Check the settings of a crawler after all add-ons, and its components.
 
-    Unlike the add-on, no setting can remove this: `krowlspider.crawl.crawls.crawl_of` calls it.
+    Unlike the add-on, no setting can remove this: `krowlspider.job.crawls.crawl_of` calls it.
 
     :raises SettingsError: as `validate`, or a component that a guarantee needs is missing
     """

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from scrapy.core.engine import ExecutionEngine
     from scrapy.http import Response
 
-    from krowlspider.crawl.flights import Flights
-    from krowlspider.crawl.intake import Intake
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.job.flights import Flights
+    from krowlspider.job.intake import Intake
 
 # Above the priorities of pages: a page in memory waits for an awaited request.
 _PRIORITY = 1_000_000

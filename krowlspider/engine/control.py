@@ -10,13 +10,6 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.indexes import captures_of, indexes_in
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.explain import Explainer, Explanation
-from krowlspider.crawl.nodes.overview import NodeRow, node_rows
-from krowlspider.crawl.parts import warc_folder
-from krowlspider.crawl.recrawl import CONTINUOUS
-from krowlspider.crawl.report import SeedReport, report_seeds
-from krowlspider.crawl.status import by_last_part, counters_of, pause_reason
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import error_text
 from krowlspider.frontier.admin.edit import UnknownHostError, hosts_named
@@ -30,6 +23,13 @@ from krowlspider.frontier.admin.view import (
 )
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.stopped import fetched_in
+from krowlspider.job.crawls import crawl_of
+from krowlspider.job.explain import Explainer, Explanation
+from krowlspider.job.nodes.overview import NodeRow, node_rows
+from krowlspider.job.parts import warc_folder
+from krowlspider.job.recrawl import CONTINUOUS
+from krowlspider.job.report import SeedReport, report_seeds
+from krowlspider.job.status import by_last_part, counters_of, pause_reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.crawl.forecasting import CrawlForecast
-    from krowlspider.crawl.snapshots import Made
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.outcomes import HostAnswer
+    from krowlspider.job.forecasting import CrawlForecast
+    from krowlspider.job.snapshots import Made
     from krowlspider.politeness.delay import DelayPolicy
 
 # Hosts and entries in a list, and most hosts and most pages in one.

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.core.scraper import Scraper
 
-    from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.crawl.job import Job
     from krowlspider.frontier.work_mark import WorkMark
     from krowlspider.internals.engine import Scrape
+    from krowlspider.job.in_flight import InFlight
+    from krowlspider.job.job import Job
 
 _T = TypeVar("_T")
 # Seconds for which a callback's output may hold one turn of the event loop.

@@ -8,9 +8,9 @@ from typing import Any
 
 from scrapy.crawler import Crawler
 
-from krowlspider.crawl.crawls import opened_crawl
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.internals.engine import is_closing
+from krowlspider.job.crawls import opened_crawl
 
 logger = logging.getLogger(__name__)
 

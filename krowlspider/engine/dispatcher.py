@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from scrapy.utils.asyncio import CallLaterResult, call_later
 
-from krowlspider.crawl.in_flight import InFlight
 from krowlspider.errors import counted, duration
 from krowlspider.frontier.entry_queues import FELL_BACK, Lease
 from krowlspider.frontier.hosts.host import Health, Host, RobotsFetch
@@ -24,6 +23,7 @@ from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
 from krowlspider.internals.engine import wake
+from krowlspider.job.in_flight import InFlight
 from krowlspider.urls.canonical import DATA_HOST, authority_of
 from krowlspider.urls.robots_groups import BODY_MAX
 
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
     from scrapy.core.engine import ExecutionEngine
 
-    from krowlspider.crawl.codec import RequestCodec
-    from krowlspider.crawl.flights import Flights
-    from krowlspider.crawl.head import HeadFirst
-    from krowlspider.crawl.intake import Intake
-    from krowlspider.crawl.job import Job
-    from krowlspider.crawl.limits import PageBudget
-    from krowlspider.crawl.recrawl import Recrawl, Refetch
-    from krowlspider.crawl.sites import Sites
     from krowlspider.engine.awaited import AwaitedRequests
     from krowlspider.frontier.entry import Entry
+    from krowlspider.job.codec import RequestCodec
+    from krowlspider.job.flights import Flights
+    from krowlspider.job.head import HeadFirst
+    from krowlspider.job.intake import Intake
+    from krowlspider.job.job import Job
+    from krowlspider.job.limits import PageBudget
+    from krowlspider.job.recrawl import Recrawl, Refetch
+    from krowlspider.job.sites import Sites
 
 
 class Waker:

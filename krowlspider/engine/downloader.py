@@ -22,14 +22,14 @@ from scrapy.utils.misc import build_from_crawler, load_object
 from twisted.internet.defer import Deferred
 from twisted.python.failure import Failure
 
-from krowlspider.crawl.crawls import job_of
-from krowlspider.crawl.recrawl import OFF
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import AddressBusy
 from krowlspider.internals.engine import DownloaderMiddlewares, scrape, slot_of, start_requests_with
+from krowlspider.job.crawls import job_of
+from krowlspider.job.recrawl import OFF
 from krowlspider.urls.canonical import is_data
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from scrapy.crawler import Crawler
 from scrapy.dupefilters import BaseDupeFilter
 from scrapy.utils.misc import build_from_crawler, load_object
 
-from krowlspider.crawl.codec import RequestCodec
-from krowlspider.crawl.crawls import job_of
 from krowlspider.frontier.entry import AS_JSON, JSON, Entry
 from krowlspider.frontier.store.schema import KEY_SIZE
+from krowlspider.job.codec import RequestCodec
+from krowlspider.job.crawls import job_of
 from krowlspider.urls.canonical import IdentityHasher, host_of, normalise, requisite_identity
 
 if TYPE_CHECKING:

@@ -21,10 +21,6 @@ from w3lib.encoding import DEFAULT_ENCODING_TRANSLATION
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write.records import Capture, Receipt, RecordIds, Wire
-from krowlspider.crawl.answers.retries import TRUNCATED, LastTries, as_scrapy
-from krowlspider.crawl.crawls import job_of
-from krowlspider.crawl.parts import keeps_pages
-from krowlspider.crawl.recrawl import OFF, Refetch
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
@@ -32,6 +28,10 @@ from krowlspider.fetch.http.head import without_secrets
 from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
+from krowlspider.job.answers.retries import TRUNCATED, LastTries, as_scrapy
+from krowlspider.job.crawls import job_of
+from krowlspider.job.parts import keeps_pages
+from krowlspider.job.recrawl import OFF, Refetch
 from krowlspider.politeness.delay import THROTTLING
 from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.archive.reading import Location
-    from krowlspider.crawl.flights import Flights
-    from krowlspider.crawl.in_flight import InFlight
-    from krowlspider.crawl.sites import Sites
     from krowlspider.fetch.http.head import Proxy, Target
     from krowlspider.fetch.signing import Signer
+    from krowlspider.job.flights import Flights
+    from krowlspider.job.in_flight import InFlight
+    from krowlspider.job.sites import Sites
 
 # No codec has the name "unknown", so a page that declares punycode has no charset. Browsers do not
 # know punycode, and Python decodes it in quadratic time.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from scrapy import Request
 
-from krowlspider.crawl.crawls import crawl_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.admin.export import line_of, said_in
 from krowlspider.frontier.entry import Entry, EntryLine, entry_of
@@ -16,6 +15,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import delete
+from krowlspider.job.crawls import crawl_of
 from krowlspider.urls.canonical import host_of, normalise, queued_max
 from krowlspider.urls.seeds import Seed
 

@@ -15,16 +15,6 @@ from scrapy.utils.misc import build_from_crawler, load_object
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.cluster.membership import ClusterError, end
-from krowlspider.crawl.answers.host_feedback import why_nothing_was_fetched
-from krowlspider.crawl.cluster_traffic import ClusterTraffic
-from krowlspider.crawl.codec import RequestCodec, request_limits
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.flights import Flights
-from krowlspider.crawl.intake import Intake
-from krowlspider.crawl.limits import PageBudget
-from krowlspider.crawl.recrawl import CONTINUOUS, Afforded, Recrawl, recrawl_work
-from krowlspider.crawl.requisite_intake import RequisiteIntake
-from krowlspider.crawl.start_log import log_start
 from krowlspider.engine.awaited import AwaitedRequests
 from krowlspider.engine.crash_marking import PageReader, mark_work
 from krowlspider.engine.dispatcher import Dispatcher, LastRequests, Waker
@@ -38,6 +28,16 @@ from krowlspider.internals.engine import (
     is_starting,
     start_requests_with,
 )
+from krowlspider.job.answers.host_feedback import why_nothing_was_fetched
+from krowlspider.job.cluster_traffic import ClusterTraffic
+from krowlspider.job.codec import RequestCodec, request_limits
+from krowlspider.job.crawls import crawl_of
+from krowlspider.job.flights import Flights
+from krowlspider.job.intake import Intake
+from krowlspider.job.limits import PageBudget
+from krowlspider.job.recrawl import CONTINUOUS, Afforded, Recrawl, recrawl_work
+from krowlspider.job.requisite_intake import RequisiteIntake
+from krowlspider.job.start_log import log_start
 from krowlspider.urls.canonical import host_of, is_data, normalise, queued_as
 
 if TYPE_CHECKING:
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from krowlspider.crawl.forecasting import Forecasts
-    from krowlspider.crawl.head import HeadFirst
-    from krowlspider.crawl.nodes.node import Node
-    from krowlspider.crawl.site_policies import SitePolicies
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
+    from krowlspider.job.forecasting import Forecasts
+    from krowlspider.job.head import HeadFirst
+    from krowlspider.job.nodes.node import Node
+    from krowlspider.job.site_policies import SitePolicies
     from krowlspider.urls.scope import Scope
 
 logger = logging.getLogger(__name__)
@@ -182,7 +182,7 @@ class Scheduler(BaseScheduler):
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         if settings.getbool("KROWL_HEAD") or job.sites is not None:
-            from krowlspider.crawl.head import HeadFirst  # noqa: PLC0415 - for few crawls
+            from krowlspider.job.head import HeadFirst  # noqa: PLC0415 - for few crawls
 
             self.head_first = HeadFirst(
                 is_usual=settings.getbool("KROWL_HEAD"),
@@ -274,7 +274,7 @@ class Scheduler(BaseScheduler):
     def forecasts(self) -> Forecasts:
         """Return what forecasts how fresh the pages stay."""
         if self._forecasts is None:
-            from krowlspider.crawl.forecasting import Forecasts  # noqa: PLC0415 - if it is asked
+            from krowlspider.job.forecasting import Forecasts  # noqa: PLC0415 - if it is asked
 
             schedule = self._frontier.schedule
             self._forecasts = Forecasts(

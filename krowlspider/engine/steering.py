@@ -16,9 +16,6 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.log import get_scrapy_root_handler
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.crawl.crawls import crawl_of
-from krowlspider.crawl.parts import DELAYS, changed, new_delay, page_limit
-from krowlspider.crawl.snapshots import Snapshot
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.importing import LineIntake, Taken
 from krowlspider.engine.scheduler import Scheduler
@@ -26,6 +23,9 @@ from krowlspider.errors import KrowlError, counted
 from krowlspider.frontier.admin.edit import Covered, UnknownHostError, coverage, covered_hosts
 from krowlspider.frontier.moves.transfer import FORGOTTEN_MAX, forget_now
 from krowlspider.frontier.schedule.orders import DELAY, PAUSE, OrderError, Orders, StandingOrder
+from krowlspider.job.crawls import crawl_of
+from krowlspider.job.parts import DELAYS, changed, new_delay, page_limit
+from krowlspider.job.snapshots import Snapshot
 from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.seeds import rule_name
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import DownloadTimeoutError
 from scrapy.utils.python import global_object_name
 
-from krowlspider.crawl.answers.retries import as_scrapy
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import FetchError
 from krowlspider.fetch.memory import FetchMemory
+from krowlspider.job.answers.retries import as_scrapy
 from krowlspider.urls.page.headers import PAYMENTS
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.crawl.limits import CrawlLimits, progress, until_empty
-from krowlspider.crawl.status import RATE_OVER, RECENT, by_last_part, reasons_of_all, status_line
 from krowlspider.errors import also_fetched, counted, data_size, duration, scrapy_with
 from krowlspider.frontier.stopped import dropped_in, fetched_in
+from krowlspider.job.limits import CrawlLimits, progress, until_empty
+from krowlspider.job.status import RATE_OVER, RECENT, by_last_part, reasons_of_all, status_line
 from krowlspider.node.tree import Tree, processes
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
 from krowlspider.engine.control import PAGES_MAX
 from krowlspider.errors import KrowlError, counted
+from krowlspider.job.monitoring.endpoint import MORE_TIME, Events
 from krowlspider.node.figures import (
     OneProcess,
     Served,
@@ -41,7 +41,7 @@ from krowlspider.views.order_fields import ORDERS
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.job.monitoring.endpoint import Route
 
 # Seconds for which the status of all is shown again, and between two looks at a client that waits.
 _FRESH = 1.0
@@ -236,7 +236,7 @@ class CrawlOfAll:
         if None in found:
             return _json(None)
         # Most crawls are asked for none.
-        from krowlspider.crawl.forecasting import CrawlForecast, summed  # noqa: PLC0415
+        from krowlspider.job.forecasting import CrawlForecast, summed  # noqa: PLC0415
 
         return _json(asdict(summed(msgspec.convert(found, list[CrawlForecast]))))
 

@@ -18,15 +18,15 @@ import aiohttp
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, METRICS, PAGE, noted_url
-from krowlspider.crawl.monitoring.endpoint import health
 from krowlspider.errors import error_text
+from krowlspider.job.monitoring.access import CONTROL_TOKEN, METRICS, PAGE, noted_url
+from krowlspider.job.monitoring.endpoint import health
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.job.monitoring.endpoint import Route
     from krowlspider.node.tree import Tree
 
 # Seconds in which a process answers, and for which one that does not is asked last.

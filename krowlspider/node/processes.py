@@ -27,8 +27,8 @@ from krowlspider.cluster.register.port import PAGES, step
 from krowlspider.cluster.ring.live_members import RegisterEntry, dead_record
 from krowlspider.cluster.ring.ring import BadRecordError, load_counters
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.folder import REGISTER, SOCKETS
 from krowlspider.errors import JobError, KrowlError
+from krowlspider.job.folder import REGISTER, SOCKETS
 from krowlspider.node.tree import PROCESSES_MAX, Tree, number_of, process_folders
 
 if TYPE_CHECKING:

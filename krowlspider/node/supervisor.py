@@ -18,12 +18,12 @@ from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import end
 from krowlspider.config.validation import validate
-from krowlspider.crawl.limits import CrawlLimits
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
-from krowlspider.crawl.monitoring.page_server import Servers, shown
-from krowlspider.crawl.report import seeds_of_all
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.store.store import StoreError
+from krowlspider.job.limits import CrawlLimits
+from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
+from krowlspider.job.monitoring.page_server import Servers, shown
+from krowlspider.job.report import seeds_of_all
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, Served, exit_code, reason
 from krowlspider.node.processes import LOG, Child, PrivateRedis, ProcessRegister, Relay, find_redis
 from krowlspider.node.tree import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
 
-    from krowlspider.crawl.monitoring.endpoint import Route
+    from krowlspider.job.monitoring.endpoint import Route
 
 
 class Serving:

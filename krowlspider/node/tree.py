@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.disk import is_draft
 from krowlspider.config.checks import port_range
-from krowlspider.crawl.folder import REGISTER, JobFolder, JobInUseError, holder_of, lock_folder
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
-from krowlspider.crawl.monitoring.disk_guard import memory_to_be_had
-from krowlspider.crawl.monitoring.page_server import CONTROL_HOST
-from krowlspider.crawl.parts import MEMORY_SHARE, warc_folder
 from krowlspider.errors import JobError, KrowlError, SettingsError, counted, install_with
+from krowlspider.job.folder import REGISTER, JobFolder, JobInUseError, holder_of, lock_folder
+from krowlspider.job.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
+from krowlspider.job.monitoring.disk_guard import memory_to_be_had
+from krowlspider.job.monitoring.page_server import CONTROL_HOST
+from krowlspider.job.parts import MEMORY_SHARE, warc_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -17,12 +17,6 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.commands.crawl import BAD_INPUT
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, processes_in, tree_of
-from krowlspider.crawl.forecasting import forecast_of, summed, target_of
-from krowlspider.crawl.parts import site_policies, warc_folder
-from krowlspider.crawl.recrawl import Afforded
-from krowlspider.crawl.snapshots import restore, take_stopped
-from krowlspider.crawl.status import total_status
 from krowlspider.errors import JobError, KrowlError, counted
 from krowlspider.frontier.admin.edit import drop_host, forget_host, hosts_named
 from krowlspider.frontier.admin.export import Imported, export_lines, page_lines, url_items
@@ -32,6 +26,12 @@ from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.seen import FilterFile
 from krowlspider.frontier.stopped import read_host
 from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, check_owner
+from krowlspider.job.folder import JobFolder, JobHead, JobInUseError, processes_in, tree_of
+from krowlspider.job.forecasting import forecast_of, summed, target_of
+from krowlspider.job.parts import site_policies, warc_folder
+from krowlspider.job.recrawl import Afforded
+from krowlspider.job.snapshots import restore, take_stopped
+from krowlspider.job.status import total_status
 from krowlspider.programs.program import STDIO, Program, read_lines, refuse_options, written
 from krowlspider.programs.running import (
     explain_running,
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
 
-    from krowlspider.crawl.explain import Explanation
+    from krowlspider.job.explain import Explanation
 
 # Hosts or entries in each list.
 _MOST = 10

@@ -27,9 +27,9 @@ from krowlspider.cluster.registers import open_register
 from krowlspider.cluster.transport.inbox import lengths
 from krowlspider.cluster.transport.redis_connection import RedisTrouble, redis_client, shown
 from krowlspider.config.validation import validate
-from krowlspider.crawl.folder import register_of
-from krowlspider.crawl.nodes.overview import SILENT_AFTER
 from krowlspider.errors import SettingsError, counted
+from krowlspider.job.folder import register_of
+from krowlspider.job.nodes.overview import SILENT_AFTER
 from krowlspider.programs.program import Program
 from krowlspider.urls.canonical import domain_of, host_of
 from krowlspider.urls.seeds import BadSeed, parse_seed

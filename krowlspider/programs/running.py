@@ -18,12 +18,12 @@ from urllib.request import ProxyHandler, Request, build_opener
 import msgspec
 
 from krowlspider.config.log import read_files
-from krowlspider.crawl.explain import Explanation
-from krowlspider.crawl.folder import JobFolder, JobInUseError, processes_in
-from krowlspider.crawl.forecasting import CrawlForecast
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN, PAGE, noted_url
 from krowlspider.errors import JobError, KrowlError, counted, data_size, duration, printable
 from krowlspider.frontier.admin.export import Imported
+from krowlspider.job.explain import Explanation
+from krowlspider.job.folder import JobFolder, JobInUseError, processes_in
+from krowlspider.job.forecasting import CrawlForecast
+from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, noted_url
 from krowlspider.programs.program import BAD_NAMED, BadLines, read_lines
 
 if TYPE_CHECKING:

@@ -13,18 +13,6 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.indexes import captures_of, indexes_in
 from krowlspider.config.validation import offline
-from krowlspider.crawl.exclude_file import ExcludeFile
-from krowlspider.crawl.explain import Explainer, Explanation
-from krowlspider.crawl.folder import JobFolder, JobHead, JobInUseError, holder_of, lock_folder
-from krowlspider.crawl.parts import (
-    delay_policy,
-    frontier_limits,
-    seen_set,
-    site_policies,
-    sites,
-    trap_rules,
-    warc_folder,
-)
 from krowlspider.engine.dupefilter import ImportedIdentity
 from krowlspider.errors import JobError
 from krowlspider.frontier.admin.export import Imported, import_lines, parse_line
@@ -34,6 +22,18 @@ from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.robots.gate import RobotsCache, RobotsGate
 from krowlspider.frontier.stopped import read_counters, read_host
 from krowlspider.frontier.store.schema import marked_by, seen_prefix
+from krowlspider.job.exclude_file import ExcludeFile
+from krowlspider.job.explain import Explainer, Explanation
+from krowlspider.job.folder import JobFolder, JobHead, JobInUseError, holder_of, lock_folder
+from krowlspider.job.parts import (
+    delay_policy,
+    frontier_limits,
+    seen_set,
+    site_policies,
+    sites,
+    trap_rules,
+    warc_folder,
+)
 from krowlspider.programs.program import BAD_NAMED, BadLines
 from krowlspider.urls.canonical import IdentityHasher, queued_max
 from krowlspider.urls.scope import Scope, ScopeRules

@@ -35,11 +35,11 @@ from krowlspider.archive.uploader import BucketError, UploadStats, upload_folder
 from krowlspider.archive.uploads import Destination, uploaded
 from krowlspider.archive.write.series import compressor
 from krowlspider.config.validation import offline, validate
-from krowlspider.crawl.commits import read_synced
-from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.parts import warc_folder
 from krowlspider.errors import JobError, KrowlError, counted, scrapy_with
 from krowlspider.fetch.http.decode import decoded
+from krowlspider.job.commits import read_synced
+from krowlspider.job.folder import JobFolder
+from krowlspider.job.parts import warc_folder
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 from krowlspider.views import captures
 

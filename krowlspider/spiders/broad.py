@@ -17,16 +17,16 @@ from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.archive.disk import ArchiveError
-from krowlspider.crawl.answers.retries import TRUNCATED
-from krowlspider.crawl.crawls import crawl_of, job_of
-from krowlspider.crawl.parts import keeps_pages, trap_rules
-from krowlspider.crawl.recrawl import CONTINUOUS
-from krowlspider.crawl.start_log import log_crawled
 from krowlspider.engine.logformatter import wants_items
 from krowlspider.engine.requests import Redirects, warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError, counted
 from krowlspider.frontier.entry_queues import REDIRECTS
+from krowlspider.job.answers.retries import TRUNCATED
+from krowlspider.job.crawls import crawl_of, job_of
+from krowlspider.job.parts import keeps_pages, trap_rules
+from krowlspider.job.recrawl import CONTINUOUS
+from krowlspider.job.start_log import log_crawled
 from krowlspider.spiders.seeds import (
     SeedList,
     SeedsFile,
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
-    from krowlspider.crawl.sites import Sites
     from krowlspider.engine.requisites import RequisiteReader
+    from krowlspider.job.sites import Sites
     from krowlspider.spiders.indexnow import IndexNow
 
 logger = logging.getLogger(__name__)

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request
 from scrapy.exceptions import DownloadCancelledError
 
-from krowlspider.crawl.crawls import job_of, node_of
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.frontier.pages.hinted import Hint
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.store.schema import host_key
+from krowlspider.job.crawls import job_of, node_of
 from krowlspider.recrawl.indexnow import (
     EXPIRES,
     FILE_MAX,

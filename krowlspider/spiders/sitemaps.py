@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import Request
 
-from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.requests import Redirects
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import counted
+from krowlspider.job.crawls import job_of
 from krowlspider.urls.canonical import authority_of, domain_of, host_of, normalise
 from krowlspider.urls.page.sitemap import BYTES_MAX, Sitemap
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from krowlspider.crawl.intake import Intake
+    from krowlspider.job.intake import Intake
     from krowlspider.spiders.site_claims import SiteClaims
 
 # Spawning's ai.txt; the TDM Reservation Protocol (W3C community group, 2024), section 6.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from krowlspider.crawl.forecasting import ClassForecast, CrawlForecast, age_words, percent
 from krowlspider.errors import counted
+from krowlspider.job.forecasting import ClassForecast, CrawlForecast, age_words, percent
 
 _COLUMNS = "{:>12} {:>14} {:>11} {:>13} {:>8} {:>8} {:>11}  {}"
 

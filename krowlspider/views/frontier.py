@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.status import status_line
 from krowlspider.errors import KrowlError, also_fetched, counted, duration, scrapy_with
+from krowlspider.job.status import status_line
 from krowlspider.urls.seeds import ordered_host
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.snapshots import Made
     from krowlspider.engine.control import PageRow
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.repair import Repaired
     from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow, HostView
+    from krowlspider.job.explain import Explanation
+    from krowlspider.job.snapshots import Made
 
 DELAYS_OF_COMMAND = (
     "\n\nThe delays are by the settings of this command: no start has recorded its own in job.json"

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from aiohttp import web
 
-from krowlspider.crawl.monitoring.endpoint import MORE_TIME, Events
-from krowlspider.crawl.monitoring.page_server import Recent
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, Control
 from krowlspider.errors import data_size, error_text
+from krowlspider.job.monitoring.endpoint import MORE_TIME, Events
+from krowlspider.job.monitoring.page_server import Recent
 from krowlspider.recrawl.indexnow import BODY_MAX as SUBMISSION_MAX
 from krowlspider.recrawl.indexnow import read_body, read_query
 from krowlspider.views.frontier import named_host, snapshot_taken
@@ -37,11 +37,11 @@ from krowlspider.views.ordering import Ordering, Outcome
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 
-    from krowlspider.crawl.crawls import TakeSubmission
-    from krowlspider.crawl.explain import Explanation
-    from krowlspider.crawl.forecasting import CrawlForecast
-    from krowlspider.crawl.monitoring.endpoint import Route
-    from krowlspider.crawl.report import SeedReport
+    from krowlspider.job.crawls import TakeSubmission
+    from krowlspider.job.explain import Explanation
+    from krowlspider.job.forecasting import CrawlForecast
+    from krowlspider.job.monitoring.endpoint import Route
+    from krowlspider.job.report import SeedReport
 
 _T = TypeVar("_T")
 

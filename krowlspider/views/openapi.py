@@ -6,14 +6,14 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from krowlspider import __version__
-from krowlspider.crawl.explain import Explanation
-from krowlspider.crawl.forecasting import CrawlForecast
-from krowlspider.crawl.nodes.overview import NodeRow
-from krowlspider.crawl.report import SeedReport
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, STATES, PageRow
 from krowlspider.frontier.admin.edit import Covered
 from krowlspider.frontier.admin.view import HostRow, HostView
 from krowlspider.frontier.outcomes import HostAnswer
+from krowlspider.job.explain import Explanation
+from krowlspider.job.forecasting import CrawlForecast
+from krowlspider.job.nodes.overview import NodeRow
+from krowlspider.job.report import SeedReport
 from krowlspider.views.order_fields import FILE_MAX, ORDERS, Field
 from krowlspider.views.ordering import ImportOutcome, Outcome
 

@@ -6,12 +6,12 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.cluster.transport.posts import OwnerError
-from krowlspider.crawl.parts import LIVE
 from krowlspider.engine.importing import LINE_MAX
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import KrowlError, data_size
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.schedule.orders import OrderError
+from krowlspider.job.parts import LIVE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,6 @@ import msgspec
 
 from krowlspider.cluster.transport.message import BadMessage
 from krowlspider.cluster.transport.posts import OrderAsk, OwnerError, Value
-from krowlspider.crawl.explain import Explanation
 from krowlspider.engine.control import Control
 from krowlspider.engine.steering import ForeignHostError, Steering
 from krowlspider.errors import counted, error_text
@@ -26,6 +25,7 @@ from krowlspider.frontier.schedule.orders import (
     decode_orders,
     encode_orders,
 )
+from krowlspider.job.explain import Explanation
 from krowlspider.urls.seeds import block_rule
 from krowlspider.views.frontier import order_name, whole_host
 from krowlspider.views.order_fields import (

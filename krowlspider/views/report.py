@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from krowlspider.crawl.report import FIELDS, Course, Record, Row, Table, Tables, in_slices
 from krowlspider.errors import counted, data_size, duration, printable
+from krowlspider.job.report import FIELDS, Course, Record, Row, Table, Tables, in_slices
 from krowlspider.views.page import page_start
 
 if TYPE_CHECKING:

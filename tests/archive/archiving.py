@@ -27,11 +27,11 @@ from scrapy.settings import Settings
 from krowlspider import settings
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write import writer
-from krowlspider.crawl.job import Job
 from krowlspider.errors import JobError, for_want_of_room
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.store.store import StoreError
+from krowlspider.job.job import Job
 from krowlspider.urls.canonical import domain_of
 from tests.support.crawling import CONTACT
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.crawl.start_log import log_start
+from krowlspider.job.start_log import log_start
 
 from .archiving import FILE_SIZE, PAGE_SIZE, archive, job_in
 from .command import warc
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from krowlspider.crawl.commits import Loss
+    from krowlspider.job.commits import Loss
 
     from .faultpoints import Archiving
 

@@ -142,7 +142,7 @@ def test_differences_name_each_kind() -> None:
 MAIN = "thread (7): MainThread;_run_module_as_main (<frozen runpy>:1);execute (scrapy/cmdline.py:1)"
 CRAWLING = f"{MAIN};AsyncioSelectorReactor.run (twisted/internet/asyncioreactor.py:2)"
 READ_PAGE = "read_page (krowlspider/urls/page/links.py:1)"
-DISCOVER = "Intake.discover (krowlspider/crawl/intake.py:3)"
+DISCOVER = "Intake.discover (krowlspider/job/intake.py:3)"
 DISPATCH = "Dispatcher.next (krowlspider/engine/dispatcher.py:3)"
 APPLY = "LevelStore.apply (krowlspider/frontier/store/store.py:2)"
 

@@ -21,7 +21,7 @@ import uvloop
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.message import Message, encode
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.nodes.receiver import Time
+from krowlspider.job.nodes.receiver import Time
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from scrapy.settings import Settings
 
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.register.lease import IdentitySeed
-from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.nodes.cluster import Cluster
+from krowlspider.job.folder import JobFolder
+from krowlspider.job.nodes.cluster import Cluster
 from tests.cluster.register_nodes import (
     A,
     B,

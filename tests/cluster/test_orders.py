@@ -24,14 +24,14 @@ from krowlspider.cluster.transport.posts import (
     decode_order,
     encode_order,
 )
-from krowlspider.crawl.crawls import crawl_of, job_of, node_of
-from krowlspider.crawl.nodes.overview import SILENT_AFTER
-from krowlspider.crawl.status import pause_reason
 from krowlspider.engine.control import Control
 from krowlspider.engine.logformatter import order_received
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.schedule.orders import OrderError
 from krowlspider.frontier.store.store import all_entries
+from krowlspider.job.crawls import crawl_of, job_of, node_of
+from krowlspider.job.nodes.overview import SILENT_AFTER
+from krowlspider.job.status import pause_reason
 from krowlspider.views.ordering import Ordering
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
 

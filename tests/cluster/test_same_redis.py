@@ -11,7 +11,7 @@ from scrapy.settings import Settings
 from krowlspider.cluster.membership import ClusterError, Tasks
 from krowlspider.cluster.ring.ring import Member
 from krowlspider.cluster.transport.redis_connection import node_with_same_redis, redis_client
-from krowlspider.crawl.nodes.cluster import Cluster
+from krowlspider.job.nodes.cluster import Cluster
 from tests.cluster.register_nodes import found, joined, pending_nodes_in
 
 if TYPE_CHECKING:

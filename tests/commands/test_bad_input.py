@@ -13,7 +13,7 @@ import plyvel
 import pytest
 
 from krowlspider.archive.disk import lock_directory
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.job.folder import JobFolder
 from tests.support.crawling import CONTACT, Crawl, scrapy, write_seeds
 from tests.support.crawls import refused
 from tests.support.simulated_crawl import SimulatedCrawl

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from krowlspider.archive.cdxj import index_file, index_path, parse
 from krowlspider.archive.payload import digest
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.job.folder import JobFolder
 from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 from tests.archive.tools.foreign import plain
 from tests.support.crawling import ROOT, scrapy

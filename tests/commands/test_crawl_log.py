@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.config.log import lower_start_lines
-from krowlspider.crawl.status import same_again
+from krowlspider.job.status import same_again
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, scrapy
 from tests.support.crawls import ROBOTS, anchors, crawl_of, page, paths

@@ -20,7 +20,7 @@ except SystemExit:
 command = sorted(sys.modules)
 import krowlspider.engine.handler, krowlspider.fetch.client
 import extensions.live_page, extensions.metrics
-from krowlspider.crawl.monitoring.page_server import PageServer, Place
+from krowlspider.job.monitoring.page_server import PageServer, Place
 served = asyncio.run(PageServer([]).serve(Place("127.0.0.1", range(1))))
 print(json.dumps([command, sorted(sys.modules), served]))
 """
@@ -58,7 +58,7 @@ def test_crawl_without_proxies_imports_nothing_for_them(
 def test_a_crawl_that_signs_nothing_imports_no_signatures(
     look: tuple[list[str], list[str], str],
 ) -> None:
-    assert "krowlspider.crawl.parts" in look[1]
+    assert "krowlspider.job.parts" in look[1]
     assert "krowlspider.fetch.signing" not in look[1]
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from extensions.telnet import Console
-from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.control import PageRow
+from krowlspider.job.crawls import _crawls
 from krowlspider.views.frontier import page_table
 from tests.extensions.test_live_page import crawling
 from tests.support.crawling import scrapy

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.forecasting import CrawlForecast, forecast_of, one_line, summed
-from krowlspider.crawl.recrawl import Afforded
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.pages.sample import Sampled
+from krowlspider.job.forecasting import CrawlForecast, forecast_of, one_line, summed
+from krowlspider.job.recrawl import Afforded
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.forecast import Target
 from krowlspider.views.forecast import forecast_text

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy.utils.request import RequestFingerprinter, fingerprint
 
-from krowlspider.crawl.folder import JobFolder, JobInUseError
-from krowlspider.crawl.monitoring.access import PAGE, note_url
-from krowlspider.crawl.start_log import log_strike
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.frontier.admin.repair import Found, Repaired
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.job.folder import JobFolder, JobInUseError
+from krowlspider.job.monitoring.access import PAGE, note_url
+from krowlspider.job.start_log import log_strike
 from krowlspider.programs.program import STDIO, written
 from krowlspider.programs.running import token_of
 from krowlspider.views.frontier import repaired

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.folder import REGISTER, JobFolder, JobInUseError, lock_folder, tree_of
-from krowlspider.crawl.status import SUMS
+from krowlspider.job.folder import REGISTER, JobFolder, JobInUseError, lock_folder, tree_of
+from krowlspider.job.status import SUMS
 from krowlspider.node.tree import Tree
 from krowlspider.programs.stopped import locked_tree
 from tests.commands.test_frontier import answer, frontier, made, read_only

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from krowlspider.crawl.answers.host_feedback import why_nothing_was_fetched
+from krowlspider.job.answers.host_feedback import why_nothing_was_fetched
 from tests.fetch.nameserver import nameserver_in_thread
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, write_seeds

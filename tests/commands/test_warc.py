@@ -27,7 +27,7 @@ from krowlspider.archive.uploads import Destination, LocalFile, UploadLog
 from krowlspider.archive.write.composer import PayloadIndex
 from krowlspider.archive.write.records import Capture, dns_resource
 from krowlspider.archive.write.series import WarcSeries
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.job.folder import JobFolder
 from krowlspider.views import captures
 from tests.archive.captures import STARTED, Odd, capture, finished, options, series
 from tests.archive.command import warc

@@ -16,12 +16,12 @@ from scrapy.statscollectors import MemoryStatsCollector
 from krowlspider import __version__
 from krowlspider.config.guarantees import HANDLER, NEEDED, misplaced, missing
 from krowlspider.config.validation import validate
-from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.downloader import middlewares_of
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.errors import SettingsError
 from krowlspider.frontier.store.schema import KEY_SIZE
+from krowlspider.job.crawls import job_of
 from middlewares.politeness import PolitenessMiddleware
 from middlewares.retry import RetryMiddleware
 from middlewares.robots import RobotsMiddleware

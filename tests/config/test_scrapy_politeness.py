@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.config.validation import validate, without_effect
-from krowlspider.crawl.parts import delay_policy, frontier_limits
+from krowlspider.job.parts import delay_policy, frontier_limits
 from tests.support.settings import project_settings, refusal
 
 if TYPE_CHECKING:

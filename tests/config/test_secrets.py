@@ -20,7 +20,7 @@ import pytest
 
 from krowlspider.config.log import IN_FILES, keep_out_of_logs
 from krowlspider.config.validation import validate
-from krowlspider.crawl.monitoring.access import TELNET_PASSWORD
+from krowlspider.job.monitoring.access import TELNET_PASSWORD
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT
 from tests.support.crawls import crawl_of, page

@@ -10,9 +10,9 @@ import pytest
 from scrapy.http import Response
 from twisted.python.failure import Failure
 
-from krowlspider.crawl.in_flight import cpu_clock
 from krowlspider.engine.crash_marking import mark_work
 from krowlspider.frontier.work_mark import MARK, NOTHING, WorkMark, mark_of
+from krowlspider.job.in_flight import cpu_clock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine

@@ -8,8 +8,8 @@ from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 from scrapy.statscollectors import MemoryStatsCollector
 
-from krowlspider.crawl.crawls import job_of
 from krowlspider.engine.downloader import Downloader
+from krowlspider.job.crawls import job_of
 from krowlspider.spiders.broad import BroadSpider
 from tests.archive.captures import capture
 from tests.support.crawling import CONTACT

@@ -16,9 +16,9 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
 from extensions.gc_tuning import GcTuning
-from krowlspider.crawl.parts import idle_connections
 from krowlspider.engine.logformatter import LogFormatter
 from krowlspider.frontier.entry import Entry
+from krowlspider.job.parts import idle_connections
 from krowlspider.urls.page.links import read_page
 from krowlspider.urls.page.requisites.elements import requisites_of
 from tests.support.crawls import crawl_of, page

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import signals
 
-from krowlspider.crawl.flights import Flights
-from krowlspider.crawl.intake import RequisiteBudget
 from krowlspider.engine.requisites import RequisiteReader
 from krowlspider.engine.scheduler import Scheduler
+from krowlspider.job.flights import Flights
+from krowlspider.job.intake import RequisiteBudget
 from krowlspider.urls.page.requisites.found import CSS_MAX
 from tests.mockweb.audit import violations
 from tests.support.archived import Records, assert_archived

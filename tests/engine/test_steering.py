@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from extensions.telnet import Console
-from krowlspider.crawl.crawls import _crawls
 from krowlspider.engine.steering import ForeignHostError, Steering
+from krowlspider.job.crawls import _crawls
 from krowlspider.urls.canonical import host_of
 from tests.mockweb.audit import violations
 from tests.support.crawling import scrapy

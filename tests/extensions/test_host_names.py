@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from krowlspider.crawl.monitoring.access import HostNames
+from krowlspider.job.monitoring.access import HostNames
 
 OWN = socket.gethostname()
 

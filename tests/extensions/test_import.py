@@ -13,10 +13,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from krowlspider.crawl.crawls import _crawls
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
 from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
+from krowlspider.job.crawls import _crawls
+from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.programs.running import Source
 from krowlspider.views.order_fields import FILE_MAX, LineReader, TooLongError
 from krowlspider.views.ordering import ImportOutcome, Ordering

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import pytest
 
-from krowlspider.crawl.limits import until_empty
+from krowlspider.job.limits import until_empty
 from krowlspider.views.live_line import LiveLine
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT

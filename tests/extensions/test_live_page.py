@@ -22,7 +22,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.test import get_crawler
 
 from extensions.live_page import FIELDS, KEPT, History, LivePage
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
+from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.views.live_page import routes
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, Crawl, write_seeds

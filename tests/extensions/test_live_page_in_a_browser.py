@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.monitoring.access import CONTROL_TOKEN
+from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from tests.extensions.test_live_page import api, crawling
 from tests.support.browser import opened
 

@@ -17,8 +17,8 @@ from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
 from extensions.loop_lag import INTERVAL, Histogram, Lateness, LoopLag
-from krowlspider.crawl.meters import Histogram as Metric
-from krowlspider.crawl.status import figures_wanted
+from krowlspider.job.meters import Histogram as Metric
+from krowlspider.job.status import figures_wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

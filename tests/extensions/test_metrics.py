@@ -24,10 +24,10 @@ from scrapy.utils.test import get_crawler
 from extensions.metrics import Metrics
 from krowlspider import __version__
 from krowlspider.config.checks import port_range
-from krowlspider.crawl.meters import HISTOGRAMS, MEASURED, STATS
-from krowlspider.crawl.metrics import SERIES_MAX, registry, text
-from krowlspider.crawl.monitoring.page_server import reached_at
-from krowlspider.crawl.provenance import own_address
+from krowlspider.job.meters import HISTOGRAMS, MEASURED, STATS
+from krowlspider.job.metrics import SERIES_MAX, registry, text
+from krowlspider.job.monitoring.page_server import reached_at
+from krowlspider.job.provenance import own_address
 from tests.mockweb import MockWeb
 from tests.support.crawling import CONTACT, scrapy
 from tests.support.crawls import crawl_of, page

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from scrapy import signals
 
-from krowlspider.crawl import crawls
-from krowlspider.crawl.metrics import registry_of, text
-from krowlspider.crawl.status import figures_wanted
+from krowlspider.job import crawls
+from krowlspider.job.metrics import registry_of, text
+from krowlspider.job.status import figures_wanted
 from tests.support.crawling import ROOT
 from tests.support.crawls import anchors, crawl_of, page
 from tests.support.metricsdoc import rows
@@ -41,10 +41,10 @@ UNMOVED = {
     "tests/cluster/test_forwarder.py": ["krowl_cluster_held_total"],
     "tests/whole_crawls/test_bare_seeds.py": ["krowl_seeds_fallback_total"],
     "tests/cluster/test_pending_nodes.py": ["krowl_cluster_dead_nodes"],
-    "tests/crawl/handover/test_sender.py": [
+    "tests/job/handover/test_sender.py": [
         *("krowl_cluster_moved_total", "krowl_cluster_moving", "krowl_cluster_arrived_total"),
     ],
-    "tests/crawl/handover/test_hosts_that_stay.py": ["krowl_cluster_stays"],
+    "tests/job/handover/test_hosts_that_stay.py": ["krowl_cluster_stays"],
     "tests/whole_crawls/test_site_hints.py": [
         *("krowl_recrawl_hinted_total", "krowl_recrawl_hinted_changed_total"),
         *("krowl_indexnow_refused_total", "krowl_indexnow_taken_total"),
@@ -84,14 +84,14 @@ UNMOVED = {
         *("krowl_watchdog_blamed_total", "krowl_watchdog_holds_total"),
         "krowl_watchdog_set_aside_total",
     ],
-    "tests/crawl/test_meters.py": [
+    "tests/job/test_meters.py": [
         *("krowl_leveldb_compaction_read_bytes_total", "krowl_leveldb_compaction_seconds_total"),
         *("krowl_leveldb_compaction_written_bytes_total", "krowl_leveldb_files"),
         "krowl_leveldb_size_bytes",
     ],
     "tests/whole_crawls/hostile/test_memory_limit.py": ["krowl_memory_waits_total"],
     "tests/middlewares/test_throttling.py": ["krowl_politeness_address_rested_total"],
-    "tests/crawl/answers/test_outages.py": [
+    "tests/job/answers/test_outages.py": [
         *("krowl_politeness_blameless_total", "krowl_politeness_outages_total"),
     ],
     "tests/frontier/pages/test_rows.py": ["krowl_pages_validator_left_total"],

@@ -11,10 +11,10 @@ import pytest
 import uvloop
 from scrapy.utils.asyncio import run_in_thread
 
-from krowlspider.crawl.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
-from krowlspider.crawl.monitoring.access import HostNames
-from krowlspider.crawl.monitoring.endpoint import Endpoint, Events, metrics_route
-from krowlspider.crawl.monitoring.page_server import PageServer, Place, Recent
+from krowlspider.job.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
+from krowlspider.job.monitoring.access import HostNames
+from krowlspider.job.monitoring.endpoint import Endpoint, Events, metrics_route
+from krowlspider.job.monitoring.page_server import PageServer, Place, Recent
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl import report as tables
-from krowlspider.crawl.report import KEPT, SLICE, Course, Table, read_tables
 from krowlspider.errors import data_size
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Answer, Lease
@@ -22,6 +20,8 @@ from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.host_record import HostFigures, encode_host
 from krowlspider.frontier.outcomes import Outcomes, read_prices
 from krowlspider.frontier.store import schema
+from krowlspider.job import report as tables
+from krowlspider.job.report import KEPT, SLICE, Course, Table, read_tables
 from krowlspider.views.report import _rates, _tsv, write_report
 from tests.frontier.memory import MemoryStore
 from tests.support.crawls import anchors, crawl_of, page

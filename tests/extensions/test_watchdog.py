@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.monitoring.watchdog import HELD, LOOK, Hold
 from krowlspider.frontier.hosts.host_record import NOTES
 from krowlspider.frontier.store.schema import host_key, queue_key
 from krowlspider.frontier.work_mark import BEAT_AT, MARK, NOTHING, mark_of
+from krowlspider.job.monitoring.watchdog import HELD, LOOK, Hold
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, frontier_view, scrapy
 from tests.support.crawls import crawl_of, page, pages
@@ -146,7 +146,7 @@ def hold_and_interrupt(web: MockWeb, crawl: Crawl) -> float:
 
 def log_lines(crawl: Crawl) -> list[str]:
     return [
-        line for line in crawl.log.splitlines() if "[krowlspider.crawl.monitoring.watchdog]" in line
+        line for line in crawl.log.splitlines() if "[krowlspider.job.monitoring.watchdog]" in line
     ]
 
 

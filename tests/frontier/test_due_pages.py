@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.forecasting import forecast_of
-from krowlspider.crawl.recrawl import Afforded
 from krowlspider.frontier.admin.export import take_rows
 from krowlspider.frontier.admin.repair import rebuild_indexes
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
@@ -24,6 +22,8 @@ from krowlspider.frontier.pages.row import PageRow, entry_again, read_row
 from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import Store, delete
+from krowlspider.job.forecasting import forecast_of
+from krowlspider.job.recrawl import Afforded
 from krowlspider.recrawl.forecast import Target
 from krowlspider.recrawl.gone import State
 from krowlspider.recrawl.validators import Meaning

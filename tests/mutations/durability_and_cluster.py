@@ -77,30 +77,30 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "retry-and-host-in-two-batches",
         "1: a retry and the wait of its host are one batch",
-        "krowlspider/crawl/flights.py",
+        "krowlspider/job/flights.py",
         "            self._schedule.release(host, wait, batch)",
         "            if batch is not None:\n"
         "                self._schedule.cache.record_now(host, batch)\n"
         "            self._schedule.release(host, wait)",
-        ("tests/crawl/test_flights.py",),
+        ("tests/job/test_flights.py",),
     ),
     Mutation(
         "excused-page-counts-as-tried",
         "a failure that is not the page's leaves it its place",
-        "krowlspider/crawl/flights.py",
+        "krowlspider/job/flights.py",
         "if in_flight.end is End.EXCUSED:",
         "if in_flight.end is End.TURNED_BACK:",
-        ("tests/crawl/test_flights.py",),
+        ("tests/job/test_flights.py",),
     ),
     Mutation(
         "acknowledged-before-the-archive",
         "5: an entry leaves the disk after its WARC records are durable",
-        "krowlspider/crawl/commits.py",
+        "krowlspider/job/commits.py",
         "self._note.put(commit, await self._archive.sync(on_sync))\n"
         "        await _write(commit.write)",
         "await _write(commit.write)\n"
         "        self._note.put(commit, await self._archive.sync(on_sync))",
-        ("tests/crawl/test_commits.py",),
+        ("tests/job/test_commits.py",),
     ),
     Mutation(
         "commit-not-synced",
@@ -148,23 +148,23 @@ DURABILITY_AND_CLUSTER = (
         "krowlspider/engine/scheduler.py",
         "or job.failure is not None or self.is_holding:",
         "or job.failure is not None:",
-        ("tests/crawl/test_disk_guard.py",),
+        ("tests/job/test_disk_guard.py",),
     ),
     Mutation(
         "commit-on-the-event-loop",
         "10: no fsync on the event loop",
-        "krowlspider/crawl/commits.py",
+        "krowlspider/job/commits.py",
         "await run_in_thread(write)",
         "write()",
-        ("tests/crawl/test_commits.py",),
+        ("tests/job/test_commits.py",),
     ),
     Mutation(
         "foreign-pickle-read",
         "11: nothing from the network is unpickled",
-        "krowlspider/crawl/codec.py",
+        "krowlspider/job/codec.py",
         "if entry.request[:1] not in AS_JSON:",
         "if not entry.request:",
-        ("tests/crawl/test_codec.py",),
+        ("tests/job/test_codec.py",),
     ),
     # --- the archive ---
     Mutation(
@@ -211,18 +211,18 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "fetching-without-a-lease",
         "6: a node without a lease fetches nothing",
-        "krowlspider/crawl/nodes/node.py",
+        "krowlspider/job/nodes/node.py",
         "            and self.cluster.has_lease\n",
         "",
-        ("tests/crawl/nodes/test_node.py",),
+        ("tests/job/nodes/test_node.py",),
     ),
     Mutation(
         "messages-for-others-queued",
         "6: a message for a host of another node is forwarded",
-        "krowlspider/crawl/cluster_traffic.py",
+        "krowlspider/job/cluster_traffic.py",
         "if owner is not None:\n                foreign +=",
         "if owner == host:\n                foreign +=",
-        ("tests/crawl/test_cluster_traffic.py",),
+        ("tests/job/test_cluster_traffic.py",),
     ),
     Mutation(
         "lease-without-a-margin",
@@ -285,7 +285,7 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "acknowledged-before-it-is-durable",
         "a message is acknowledged after it is durable",
-        "krowlspider/crawl/cluster_traffic.py",
+        "krowlspider/job/cluster_traffic.py",
         "await self._job.commits.make_durable(batch)",
         "await asyncio.sleep(0)",
         ("tests/powerloss/test_power_loss.py", "-k", "left_redis"),
@@ -301,9 +301,9 @@ DURABILITY_AND_CLUSTER = (
     Mutation(
         "chunk-acknowledged-before-it-is-durable",
         "a chunk of a hand-over is acknowledged after it is durable",
-        "krowlspider/crawl/nodes/receiver.py",
+        "krowlspider/job/nodes/receiver.py",
         "await self._make_durable()\n            await self._acknowledge(acknowledgements)",
         "await self._acknowledge(acknowledgements)\n            await self._make_durable()",
-        ("tests/crawl/handover/test_sender.py", "-k", "durable"),
+        ("tests/job/handover/test_sender.py", "-k", "durable"),
     ),
 )

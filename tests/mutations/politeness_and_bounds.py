@@ -77,7 +77,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "download-delay-not-kept",
         "1: DOWNLOAD_DELAY is a minimum",
-        "krowlspider/crawl/parts.py",
+        "krowlspider/job/parts.py",
         'minimum=max(least, settings.getfloat("DOWNLOAD_DELAY"))',
         "minimum=least",
         ("tests/config/test_scrapy_politeness.py",),
@@ -93,7 +93,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "retry-after-not-read",
         "2: Retry-After is enforced",
-        "krowlspider/crawl/answers/host_feedback.py",
+        "krowlspider/job/answers/host_feedback.py",
         "asked = longest_retry_after(retry_after, self._wall())",
         "asked = None",
         ("tests/whole_crawls/test_limits.py::test_retry_after_is_kept",),
@@ -167,7 +167,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "redirect-out-of-scope",
         "the target of a redirect is in scope, as a link of its page is",
-        "krowlspider/crawl/intake.py",
+        "krowlspider/job/intake.py",
         "            depth,\n            via,\n            is_stray=via is not None,",
         "            depth,\n            None if redirects else via,\n"
         "            is_stray=via is not None,",
@@ -176,7 +176,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "redirect-to-any-port",
         "a redirect of an ordinary spider leads to no port that links may not use",
-        "krowlspider/crawl/intake.py",
+        "krowlspider/job/intake.py",
         "is_stray = entry.redirects > 0",
         "is_stray = False",
         ("tests/whole_crawls/test_ports.py",),
@@ -265,7 +265,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "challenged-page-is-done",
         "a page whose host asks for a signature is asked for again",
-        "krowlspider/crawl/answers/retries.py",
+        "krowlspider/job/answers/retries.py",
         "        if in_flight is not None and in_flight.is_challenged:",
         "        if in_flight is None:",
         ("tests/whole_crawls/test_identity.py", "-k", "asks"),
@@ -273,7 +273,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "challenged-robots-allow-all",
         "a robots.txt whose host asks for a signature is fetched again",
-        "krowlspider/crawl/answers/retries.py",
+        "krowlspider/job/answers/retries.py",
         "            self._fetches.queue(robots_fetch)\n            return\n        location",
         "            pass\n        location",
         ("tests/whole_crawls/test_identity.py", "-k", "asks"),
@@ -281,7 +281,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "priced-host-is-not-put-off",
         "a host that answers 402 alone is put off",
-        "krowlspider/crawl/answers/host_feedback.py",
+        "krowlspider/job/answers/host_feedback.py",
         "        if rule.resting(host.rate):\n            in_flight.put_off()",
         "        if rule.parked(host.rate):\n            in_flight.put_off()",
         ("tests/whole_crawls/test_identity.py", "-k", "price"),
@@ -297,7 +297,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "memory-not-released",
         "9: the memory of a page is released at its end",
-        "krowlspider/crawl/flights.py",
+        "krowlspider/job/flights.py",
         "in_flight.memory.release()",
         "pass",
         ("tests/whole_crawls/hostile/test_memory_limit.py", "-k", "pages_wait_for_memory"),
@@ -309,7 +309,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/politeness/delay.py",
         "if least <= policy.minimum:",
         "if not least:",
-        ("tests/crawl/test_sites.py",),
+        ("tests/job/test_sites.py",),
     ),
     Mutation(
         "sheet-delay-ignored",
@@ -317,7 +317,7 @@ POLITENESS_AND_BOUNDS = (
         "krowlspider/politeness/delay.py",
         "            least,\n            policy.maximum,",
         "            policy.minimum,\n            policy.maximum,",
-        ("tests/crawl/test_sites.py",),
+        ("tests/job/test_sites.py",),
     ),
     Mutation(
         "sheet-concurrency-ignored",
@@ -330,7 +330,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "password-over-http",
         "auth of a sheet goes over https only",
-        "krowlspider/crawl/sites.py",
+        "krowlspider/job/sites.py",
         'if policy.auth and not (url.startswith("https:") or policy.auth_over_http):',
         "if policy.auth and not url:",
         ("tests/whole_crawls/test_site_policies.py", "-k", "credentials"),
@@ -346,10 +346,10 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "cookie-of-another-path",
         "a cookie goes to its own path",
-        "krowlspider/crawl/sheet_files.py",
+        "krowlspider/job/sheet_files.py",
         "and path.startswith(cookie.path)\n",
         "",
-        ("tests/crawl/test_sites.py",),
+        ("tests/job/test_sites.py",),
     ),
     Mutation(
         "override-without-record",
@@ -386,7 +386,7 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "page-behind-its-head-goes-last",
         "a page that was asked by HEAD keeps its place",
-        "krowlspider/crawl/flights.py",
+        "krowlspider/job/flights.py",
         "        self._unpop(in_flight)\n        return batch",
         "        in_flight.lease = None\n        batch = self._frontier.store.batch()\n"
         "        self._frontier.queues.put_back(lease, lease.entry, batch)\n        return batch",
@@ -444,9 +444,9 @@ POLITENESS_AND_BOUNDS = (
     Mutation(
         "older-order-wins",
         "the newest sheets of a cluster hold at all nodes",
-        "krowlspider/crawl/nodes/shared_policies.py",
+        "krowlspider/job/nodes/shared_policies.py",
         "(time, version.digest) > head.order",
         "(time, version.digest) < head.order",
-        ("tests/crawl/nodes/test_shared_policies.py",),
+        ("tests/job/nodes/test_shared_policies.py",),
     ),
 )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _SITEMAPS = "krowlspider/spiders/sitemaps.py"
-_ENDPOINT = "krowlspider/crawl/monitoring/endpoint.py"
+_ENDPOINT = "krowlspider/job/monitoring/endpoint.py"
 
 SETTINGS_AND_PEOPLE = (
     # --- connections and answers ---

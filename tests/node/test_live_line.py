@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.limits import CrawlLimits
+from krowlspider.job.limits import CrawlLimits
 from krowlspider.node.figures import Figures
 from krowlspider.node.processes import Relay
 from krowlspider.node.tree import Tree, Words

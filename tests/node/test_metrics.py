@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from krowlspider.crawl.metrics import registry, text
-from krowlspider.crawl.monitoring.access import METRICS, note_url
+from krowlspider.job.metrics import registry, text
+from krowlspider.job.monitoring.access import METRICS, note_url
 from krowlspider.node import metrics as serving
 from krowlspider.node.metrics import SIZE_MAX, Answer, Metrics, Sums, read
 from krowlspider.node.tree import Tree

@@ -15,8 +15,8 @@ from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import step
 from krowlspider.cluster.ring.ring import Member, Ring
-from krowlspider.crawl.folder import SOCKETS
 from krowlspider.errors import JobError
+from krowlspider.job.folder import SOCKETS
 from krowlspider.node.processes import ProcessRegister
 from krowlspider.node.tree import Tree
 from krowlspider.programs.ring import Command, show

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.transport.redis_connection import redis_client
-from krowlspider.crawl.limits import CrawlLimits
 from krowlspider.errors import KrowlError, SettingsError
+from krowlspider.job.limits import CrawlLimits
 from krowlspider.node.figures import exit_code, reason
 from krowlspider.node.processes import PrivateRedis, find_redis
 from krowlspider.node.tree import DIVIDED, Tree, Words, shares

@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.crawl.folder import JobFolder, JobHead
+from krowlspider.job.folder import JobFolder, JobHead
 from krowlspider.urls.scope import ScopeRules
 from tests.cluster.register_nodes import found, supervisor_register
 from tests.cluster.servers import redis_server

@@ -13,7 +13,7 @@ DOORS = {"extensions", "middlewares"}
 # What each room may import besides itself and `errors`. A room that is not named: nothing.
 BASE = {"urls", "politeness", "policies", "recrawl"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
-ENGINE = {"engine", "crawl", *SIDES, *BASE}
+ENGINE = {"engine", "job", *SIDES, *BASE}
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"krowlspider", "config"},
     "urls": {"internals.frostwork", "internals.suffix_list"},
@@ -22,7 +22,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "policies": {"internals.patterns", "urls"},
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
-    "crawl": {"krowlspider", "config", *SIDES, *BASE},
+    "job": {"krowlspider", "config", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "changes": {"archive", "corpus", "urls"},
@@ -95,7 +95,7 @@ def test_the_source_keeps_to_its_rooms():
     [
         ("krowlspider/urls/a.py", "from krowlspider.frontier import b", "a imports"),
         ("krowlspider/fetch/a.py", "def f():\n    from krowlspider.archive import b", "a imports"),
-        ("krowlspider/crawl/a.py", "if False:\n    import krowlspider.engine.b", "a imports"),
+        ("krowlspider/job/a.py", "if False:\n    import krowlspider.engine.b", "a imports"),
         ("krowlspider/cluster/ring/a.py", "from time import monotonic", "a imports time"),
         ("krowlspider/engine/a.py", "import tests.mockweb", "a imports tests"),
         ("extensions/a.py", "from extensions.b import c", "a imports extensions.b"),
@@ -103,7 +103,7 @@ def test_the_source_keeps_to_its_rooms():
     ],
 )
 def test_a_breach_is_named(tmp_path: Path, path: str, source: str, breach: str):
-    rooms = ("urls", "frontier", "fetch", "archive", "crawl", "engine", "cluster/ring")
+    rooms = ("urls", "frontier", "fetch", "archive", "job", "engine", "cluster/ring")
     for folder in (*(f"krowlspider/{room}" for room in rooms), "extensions"):
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "b.py").write_text("import krowlspider.engine.a")

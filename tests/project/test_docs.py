@@ -17,7 +17,7 @@ import pytest
 from scrapy.settings import Settings, default_settings
 
 from krowlspider import settings
-from krowlspider.crawl.meters import STATS
+from krowlspider.job.meters import STATS
 from krowlspider.spiders.broad import BroadSpider
 from tests.mockweb import MockWeb
 from tests.support import metricsdoc, settingsdoc

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.link import Link
 
-from krowlspider.crawl.codec import RequestCodec
+from krowlspider.job.codec import RequestCodec
 from tests.support.crawls import page
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb

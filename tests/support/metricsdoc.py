@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.meters import HISTOGRAMS, MEASURED, STATS
-from krowlspider.crawl.metrics import is_counter, metric_name
+from krowlspider.job.meters import HISTOGRAMS, MEASURED, STATS
+from krowlspider.job.metrics import is_counter, metric_name
 from krowlspider.node.metrics import OWN
 from tests.support.crawling import ROOT
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 from unittest.mock import patch
 
-from krowlspider.crawl.crawls import open_crawl
-from krowlspider.crawl.job import Job
 from krowlspider.frontier.due_pages import DuePages
+from krowlspider.job.crawls import open_crawl
+from krowlspider.job.job import Job
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler

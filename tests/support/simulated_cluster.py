@@ -27,13 +27,13 @@ from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.register import lease, membership
 from krowlspider.cluster.register import lease as seed
 from krowlspider.cluster.transport.forwarder import Forwarder, Streams
-from krowlspider.crawl.answers.retries import as_scrapy
-from krowlspider.crawl.nodes import cluster as cluster_node
-from krowlspider.crawl.nodes import leaving
-from krowlspider.crawl.nodes.node import Node
-from krowlspider.crawl.nodes.receiver import LoopShare, Time
-from krowlspider.crawl.nodes.sender import HandoverSender
 from krowlspider.fetch.errors import ConnectionLost
+from krowlspider.job.answers.retries import as_scrapy
+from krowlspider.job.nodes import cluster as cluster_node
+from krowlspider.job.nodes import leaving
+from krowlspider.job.nodes.node import Node
+from krowlspider.job.nodes.receiver import LoopShare, Time
+from krowlspider.job.nodes.sender import HandoverSender
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.memory import MemoryStore
 from tests.mockweb.audit import violations

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from krowlspider.archive.write.writer import WarcWriter, _Order
 from krowlspider.config.validation import CHECKERS
-from krowlspider.crawl.crawls import open_crawl
-from krowlspider.crawl.job import Job
+from krowlspider.job.crawls import open_crawl
+from krowlspider.job.job import Job
 from tests.support.crawling import Crawl
 from tests.support.in_process import execute_here
 from tests.support.simulated_loop import SimulatedLoop, clocks, scripts

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.posts import RobotsPost, decode_robots
-from krowlspider.crawl.cluster_traffic import take_robots_message
+from krowlspider.job.cluster_traffic import take_robots_message
 from krowlspider.urls.canonical import domain_of, host_of
 from tests.support.simulation import Simulation, in_memory
 

@@ -25,11 +25,6 @@ from scrapy.signalmanager import SignalManager
 from scrapy.statscollectors import MemoryStatsCollector
 from scrapy.utils.defer import maybe_deferred_to_future
 
-from krowlspider.crawl import crawls
-from krowlspider.crawl.answers.outages import Outages
-from krowlspider.crawl.answers.retries import as_scrapy
-from krowlspider.crawl.job import Job, LastProcess
-from krowlspider.crawl.parts import frontier_limits, robots_fetches
 from krowlspider.engine.downloader import Downloader
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.engine.scheduler import Scheduler
@@ -39,6 +34,11 @@ from krowlspider.fetch.resolver import ResolverStats
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.seen import SeenSet
 from krowlspider.frontier.work_mark import WorkMark
+from krowlspider.job import crawls
+from krowlspider.job.answers.outages import Outages
+from krowlspider.job.answers.retries import as_scrapy
+from krowlspider.job.job import Job, LastProcess
+from krowlspider.job.parts import frontier_limits, robots_fetches
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.canonical import IdentityHasher, host_of
 from tests.frontier.memory import MemoryStore
@@ -48,9 +48,9 @@ from tests.support.crawling import CONTACT
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable
 
-    from krowlspider.crawl.nodes.node import Node
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.store.store import Store
+    from krowlspider.job.nodes.node import Node
     from krowlspider.urls.scope import AskedScope
 
 COMMIT_S = 1.0

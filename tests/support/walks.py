@@ -13,9 +13,9 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.crawl.commits import Commits
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.frontier.frontier import Frontier
+from krowlspider.job.commits import Commits
 from krowlspider.spiders.broad import BroadSpider
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedWeb

@@ -16,7 +16,7 @@ from zlib_ng import zlib_ng
 from krowlspider import __version__, settings
 from krowlspider.archive.payload import digest
 from krowlspider.config.log import IN_FILES
-from krowlspider.crawl.provenance import own_address, warcinfo
+from krowlspider.job.provenance import own_address, warcinfo
 from tests.archive.command import warc
 from tests.fetch.nameserver import NXDOMAIN, nameserver_in_thread, refusing_port
 from tests.mockweb import MockWeb

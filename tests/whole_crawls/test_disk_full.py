@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.crawl.folder import JobFolder
+from krowlspider.job.folder import JobFolder
 from tests.support.archived import assert_archived, stored
 from tests.support.crawling import Crawl, frontier_view, write_seeds
 from tests.support.crawls import crawl_of, page, pages, status_lines

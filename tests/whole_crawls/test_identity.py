@@ -18,9 +18,9 @@ import pytest
 import trustme
 from scrapy import Request
 
-from krowlspider.crawl.parts import signer
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.fetch.signing import Signer, SigningKey, read_key
+from krowlspider.job.parts import signer
 from tests.support.archived import valid_records
 from tests.support.crawling import ROOT, Crawl, write_seeds
 from tests.support.crawls import AT_ONCE, anchors, crawled, page

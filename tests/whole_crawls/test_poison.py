@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.folder import JobFolder
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore, all_entries
 from krowlspider.frontier.work_mark import MARK, NOTHING, THREAD_MARK, mark_of
+from krowlspider.job.folder import JobFolder
 from tests.mockweb import MockWeb
 from tests.mockweb.oracle import reachable
 from tests.support.crawling import Crawl, frontier_view

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.crawls import _crawls
+from krowlspider.job.crawls import _crawls
 from krowlspider.recrawl import validators
 from krowlspider.recrawl.indexnow import WAITING_MAX, read_body
 from tests.support.archived import valid_records

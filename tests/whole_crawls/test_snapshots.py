@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.crawl.crawls import _crawls
-from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.snapshots import Copier, Snapshot
 from krowlspider.frontier.store.store import LevelStore
+from krowlspider.job.crawls import _crawls
+from krowlspider.job.folder import JobFolder
+from krowlspider.job.snapshots import Copier, Snapshot
 from tests.mockweb import MockWeb
 from tests.mockweb.graph import DEFAULT_FEATURES, Graph
 from tests.mockweb.identity import identity
@@ -34,7 +34,7 @@ from tests.support.simulated_web import SimulatedWeb
 from tests.support.small_disk import SmallDisk
 
 if TYPE_CHECKING:
-    from krowlspider.crawl.job import Job
+    from krowlspider.job.job import Job
     from tests.support.simulated_loop import Script
 
 # Without pages that answer otherwise the second time: what is restored fetches them again.
@@ -193,7 +193,7 @@ def test_a_running_crawl_without_its_page_says_what_to_do(tmp_path: Path) -> Non
 
 KILLED = """
 import os, signal, sys
-from krowlspider.crawl.snapshots import Copier
+from krowlspider.job.snapshots import Copier
 from scrapy.cmdline import execute
 
 left, copy = int(sys.argv.pop(1)), Copier.copy

@@ -26,10 +26,10 @@ from krowlspider.archive.uploads import NOTES
 from krowlspider.archive.write.composer import Composer, PayloadIndex
 from krowlspider.archive.write.records import Capture, RecordMaker, record_id, warc_date
 from krowlspider.archive.write.series import WarcSeries
-from krowlspider.crawl.folder import JobFolder
-from krowlspider.crawl.job import Job
-from krowlspider.crawl.provenance import open_other_crawls
 from krowlspider.errors import SettingsError
+from krowlspider.job.folder import JobFolder
+from krowlspider.job.job import Job
+from krowlspider.job.provenance import open_other_crawls
 from tests.archive.captures import (
     CHUNKED,
     REQUEST,

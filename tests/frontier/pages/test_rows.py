@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from krowlspider.archive.reading import Synced
-from krowlspider.crawl.commits import OpenWarcNote
 from krowlspider.frontier.admin.edit import forget_host
 from krowlspider.frontier.admin.export import (
     export_lines,
@@ -29,6 +28,7 @@ from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import page_prefix, seen_prefix
 from krowlspider.frontier.store.store import Store, put
+from krowlspider.job.commits import OpenWarcNote
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.trust import Trust
 from krowlspider.recrawl.validators import Meaning

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.crawl.snapshots import Copier
 from krowlspider.frontier.store.leveldb import LevelCopy, Manifest
 from krowlspider.frontier.store.store import LevelStore, put
+from krowlspider.job.snapshots import Copier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

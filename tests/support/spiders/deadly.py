@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import scrapy
 
-from krowlspider.crawl.crawls import job_of
+from krowlspider.job.crawls import job_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

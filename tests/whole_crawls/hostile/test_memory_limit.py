@@ -12,7 +12,7 @@ import pytest
 
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.crawl.monitoring.disk_guard import machine_memory, memory_to_be_had
+from krowlspider.job.monitoring.disk_guard import machine_memory, memory_to_be_had
 from tests.support.crawling import Crawl, write_seeds
 from tests.support.large_bodies import framed, measure
 from tests.support.rawweb import NOT_FOUND, Raw, RawWeb

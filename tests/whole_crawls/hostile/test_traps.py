@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
-from krowlspider.crawl.exclude_file import ExcludeFile
+from krowlspider.job.exclude_file import ExcludeFile
 from krowlspider.urls.scope import FOLLOWED_MAX
 from tests.support.crawling import frontier_view
 from tests.support.crawls import crawl_of, page, pages

@@ -1,0 +1,588 @@
+"""What is recorded of a crawl for its report, and the tables that are read from its frontier.
+
+Each table has a bounded number of rows. A thread makes the tables, in slices that leave the event
+loop its turns. Rows of long tables are on disk.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import Counter, defaultdict
+from contextlib import ExitStack, closing, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice, pairwise
+from operator import itemgetter
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+
+from msgspec import Struct
+
+from krowlspider.errors import error_text, kind_words
+from krowlspider.frontier.hosts.host import Health
+from krowlspider.frontier.hosts.host_record import HostFigures, figures_in
+from krowlspider.frontier.outcomes import read_counts, read_prices
+from krowlspider.frontier.pages.seed_names import has_words
+from krowlspider.frontier.seed_table import ELSEWHERE, GIVEN, KNOWN, SeedRow, line_counts, read_rows
+from krowlspider.frontier.stopped import fetched_in, read_counters
+from krowlspider.frontier.store.schema import host_key
+from krowlspider.frontier.store.store import STORE_ERRORS, LevelStore, Store, records
+from krowlspider.job.status import by_last_part
+from krowlspider.urls.canonical import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from krowlspider.frontier.seed_words import Fetched
+    from krowlspider.job.job import Job
+
+_T = TypeVar("_T")
+# Items worked on at a time, 1 to 2 ms, and seconds that the event loop gets after them.
+SLICE = 200
+_PAUSE = 0.0002
+
+Row = tuple[str | int | float, ...]
+_MOVED = "moved or forgotten"
+
+# Rows of the tables of hosts.
+HOSTS_MAX = 1000
+SLOWEST_MAX = 100
+# Seconds of reading host records, after which the tables of hosts have those read so far.
+_TIME_LIMIT = 30.0
+
+_HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
+_PRICES = ("host", "last price", "answers 402")
+_STATUS = ("status", "done", "dropped")
+SEED_COLUMNS = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
+_FETCHED = ("pages", "bytes", "first fetch", "last fetch")
+# Further columns, where a seed has words.
+WORDS_COLUMNS = ("tag", *_FETCHED, "left out")
+TAG_COLUMNS = ("tag", "seeds", "done", "limited", "failed", "waiting", "other", *_FETCHED)
+# Tags with a row of their own; those beyond have one together.
+TAGS_MAX = 10_000
+_OTHER_TAGS = "(other tags)"
+# The columns of outcomes that are no failure.
+_ENDS = {
+    "done": "done",
+    **dict.fromkeys(("queued", "deferred"), "waiting"),
+    **dict.fromkeys((KNOWN, ELSEWHERE, _MOVED), "other"),
+}
+
+
+def in_slices(items: Iterable[_T], size: int = SLICE) -> Iterator[list[_T]]:
+    """Yield the items in lists of at most ``size``. Sleep between two lists.
+
+    Without the sleep each turn of the event loop waits for the interpreter for 5 ms.
+    """
+    left = iter(items)
+    while some := list(islice(left, size)):
+        yield some
+        time.sleep(_PAUSE)
+
+
+class Spool:
+    """Rows in a file without a name, in the order in which they were added.
+
+    :raises OSError: the file cannot be made, written or read
+    """
+
+    def __init__(self, folder: Path | None = None):
+        self._file = TemporaryFile("w+", dir=folder, encoding="utf-8")
+        self._count = 0
+
+    def add(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            self._file.write(json.dumps(row) + "\n")
+            self._count += 1
+
+    def close(self) -> None:
+        """Forget the rows."""
+        self._file.close()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Row]:
+        self._file.seek(0)
+        for line in self._file:
+            yield tuple(json.loads(line))
+
+
+class Rows(Protocol):
+    """The rows of a table: a list, or a `Spool`."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Row]: ...
+
+
+class Table(Struct, frozen=True):
+    """A table: ``name`` is that of its file. ``total`` is the number of rows that a table without
+    a limit would have; 0 for one that has all."""
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: Rows
+    total: int = 0
+
+    @property
+    def cut(self) -> str:
+        """Return a line that says which rows are missing, "" if none is."""
+        if self.total <= len(self.rows):
+            return ""
+        return f"{len(self.rows):,} of {self.total:,} rows"
+
+
+class Tables(Struct, frozen=True):
+    """All tables, with totals: ``done``, ``dropped``, ``queued``, ``hosts``, ``received`` bytes,
+    ``began`` in epoch seconds and ``starts``. ``is_whole`` is false if the time did not suffice
+    for all hosts. `close` them: the seeds are in a file."""
+
+    totals: dict[str, int]
+    tables: list[Table]
+    is_whole: bool
+
+    def close(self) -> None:
+        for table in self.tables:
+            if isinstance(table.rows, Spool):
+                table.rows.close()
+
+
+# Its name, and what its record says.
+_Host = tuple[str, HostFigures]
+
+
+class _Greatest:
+    """The ``most`` hosts with the greatest ``key`` among those added whose key is above ``least``.
+
+    ``least`` rises: no host of this key or below is among them.
+    """
+
+    def __init__(self, most: int, key: Callable[[_Host], Any], least: Any):
+        self._most = most
+        self._key = key
+        self.least = least
+        self._found: list[_Host] = []
+
+    def add(self, host: _Host) -> None:
+        """Add a host whose key is above ``least``."""
+        self._found.append(host)
+        # Most hosts of a large crawl are not above the least, and cost no sorting.
+        if len(self._found) >= 2 * self._most:
+            self._found = self.hosts()
+            self.least = self._key(self._found[-1])
+
+    def hosts(self) -> list[_Host]:
+        """Return the hosts, the greatest first; of equal ones, the one that was added first."""
+        return sorted(self._found, key=self._key, reverse=True)[: self._most]
+
+
+class _Hosts:
+    """The hosts with the most pages, and the slowest ones."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.queued = 0
+        self.most = _Greatest(HOSTS_MAX, itemgetter(1), ())
+        self.slowest = _Greatest(SLOWEST_MAX, lambda host: host[1].latency, 0.0)
+
+    def add(self, hosts: list[_Host]) -> None:
+        most, slowest = self.most, self.slowest
+        self.count += len(hosts)
+        for host in hosts:
+            figures = host[1]
+            self.queued += figures.queued
+            if figures > most.least:
+                most.add(host)
+            if figures.latency > slowest.least:
+                slowest.add(host)
+
+
+def read_tables(store: Store, folder: Path | None = None) -> Tables:
+    """Return the tables of a frontier. This may take many seconds: call it in a thread.
+
+    ``folder`` has a file without a name for the rows of the seeds, until they are forgotten.
+
+    :raises StoreError: the store cannot be read
+    :raises OSError: that file cannot be written
+    """
+    counts, counters = read_counts(store), read_counters(store)
+    hosts = _Hosts()
+    end, is_whole = time.monotonic() + _TIME_LIMIT, True
+    for read in in_slices(records(store)):
+        hosts.add([(name, figures_in(record)) for name, record in read])
+        if time.monotonic() > end:
+            is_whole = False
+            break
+    seed_rows = Spool(folder)
+    outcomes: Counter[str] = Counter()
+    worded = WordedRows.of([store])
+    for seeds in in_slices(read_rows(store), SLICE // 2):
+        rows = [seed_row(store, seed, worded) for seed in seeds]
+        outcomes.update(str(row[2]) for row in rows)
+        seed_rows.add(rows)
+    dropped = by_last_part(counters, "dropped/")
+    sizes = by_last_part(counts, "bytes/")
+    types = [(name, n, sizes.get(name, 0)) for name, n in _sorted(by_last_part(counts, "type/"))]
+    fetched = [(kind_words(kind), number) for kind, number in fetched_in(counters).items()]
+    tables = [
+        _counted("seed-outcomes", "Seeds by outcome", ("outcome", "seeds"), outcomes),
+        Table("fetched", "What was fetched", ("what", "URLs"), fetched),
+        Table("statuses", "Pages and redirects by status", _STATUS, _status_rows(counts)),
+        Table("types", "Pages by media type", ("media type", "pages", "bytes"), types),
+        _counted("drops", "Dropped URLs by reason", ("reason", "URLs"), dropped),
+        Table(
+            "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
+        ),
+        Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
+        *_seed_tables(seed_rows, sum(line_counts(store).values()), worded),
+    ]
+    if prices := read_prices(store):
+        asking = sorted(prices.items(), key=lambda item: -item[1][1])
+        priced: list[Row] = [(host, *price) for host, price in asking]
+        tables.append(Table("prices", "Hosts that ask for a price", _PRICES, priced))
+    totals = {
+        "done": counters["done"],
+        "dropped": sum(dropped.values()),
+        "queued": hosts.queued,
+        "hosts": hosts.count,
+        "received": counts["received"],
+        "began": counts["began"],
+        "starts": counts["starts"],
+    }
+    return Tables(totals, tables, is_whole)
+
+
+def _status_rows(counts: Counter[str]) -> list[Row]:
+    done, dropped = by_last_part(counts, "status/"), by_last_part(counts, "dropped_status/")
+    names = sorted({**done, **dropped}, key=lambda name: (-done.get(name, 0), name))
+    return [(name, done.get(name, 0), dropped.get(name, 0)) for name in names]
+
+
+def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
+    return [
+        (
+            name,
+            found.pages,
+            found.dropped,
+            found.queued,
+            found.health.words,
+            round(found.latency, 3),
+            found.errors,
+        )
+        for name, found in hosts
+    ]
+
+
+def _seed_tables(rows: Spool, total: int, worded: WordedRows | None) -> list[Table]:
+    """Return the table of the seeds, and before it, where a seed has words, that of the tags."""
+    if worded is None:
+        return [Table("seeds", "Seeds", SEED_COLUMNS, rows, total)]
+    columns = SEED_COLUMNS + WORDS_COLUMNS
+    for _ in in_slices(worded.sum_up()):
+        pass
+    return [
+        Table("tags", "Seeds by tag", TAG_COLUMNS, worded.tag_rows()),
+        Table("seeds", "Seeds", columns, rows, total),
+    ]
+
+
+class WordedRows:
+    """Adds to the rows of seeds what their words say, and what was fetched from them, and counts
+    both by tag. ``stores`` are those of all nodes."""
+
+    def __init__(self, stores: Sequence[Store]):
+        # Most crawls have no seed with words.
+        from krowlspider.frontier import seed_words  # noqa: PLC0415
+
+        self._stores = stores
+        self._read = seed_words
+        self._key_of = seed_words.keys_of_seeds(stores[0])
+        self._seeds: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._fetched: defaultdict[str, Fetched] = defaultdict(seed_words.Fetched)
+
+    @classmethod
+    def of(cls, stores: Sequence[Store]) -> WordedRows | None:
+        """Return them; None where no seed has words."""
+        return cls(stores) if any(map(has_words, stores)) else None
+
+    def add(self, row: Row, url: str) -> Row:
+        """Return the row of a seed with its WORDS_COLUMNS, and count it."""
+        key = self._key_of(url) if url else b""
+        said = (self._read.read_words(store, key) for store in self._stores)
+        words = next((each for each in said if each is not None), None)
+        outcome = str(row[2])
+        if words is None:
+            self._count("", outcome)
+            return (*row, *("" for _ in WORDS_COLUMNS))
+        found = self._read.fetched_from(self._stores, key)
+        if outcome == "done" and found.limits:
+            outcome = f"limited: {found.limits}"
+        self._count(words.tag, outcome)
+        left = {"depth": found.deep, "max_pages": found.surplus}
+        text = ", ".join(f"{name}: {count}" for name, count in left.items() if count)
+        return (*row[:2], outcome, *row[3:], words.tag, *_figures(found), text)
+
+    def _count(self, tag: str, outcome: str) -> None:
+        of = "limited" if outcome.startswith("limited: ") else _ENDS.get(outcome, "failed")
+        counts = self._seeds[self._known(tag)]
+        counts[of] += 1
+        counts["seeds"] += 1
+
+    def _known(self, tag: str) -> str:
+        return tag if tag in self._seeds or len(self._seeds) < TAGS_MAX else _OTHER_TAGS
+
+    def sum_up(self) -> Iterator[None]:
+        """Add up what was fetched by tag. A step is one seed."""
+        for store in self._stores:
+            for key, words in self._read.worded(store):
+                tag = self._known(words.tag)
+                self._fetched[tag].add(self._read.fetched_from([store], key))
+                yield
+
+    def tag_rows(self) -> list[Row]:
+        """Return the rows of the tags, once all was added up. Seeds without a tag have "" in its
+        place."""
+        rows: list[Row] = []
+        for tag in sorted({*self._seeds, *self._fetched}):
+            counts = self._seeds.get(tag, Counter())
+            numbers = (counts[name] for name in TAG_COLUMNS[1 : -len(_FETCHED)])
+            rows.append((tag, *numbers, *_figures(self._fetched[tag])))
+        return rows
+
+
+def _figures(found: Fetched) -> tuple[int, int, str, str]:
+    return found.pages, found.size, _time(found.first), _time(found.last)
+
+
+def _time(seconds: float) -> str:
+    """Return a time in UTC; "" for 0."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}" if seconds else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedReport:
+    """The first rows of seeds, how many there are in ``total``, and the rows of all tags; by the
+    names of their columns."""
+
+    total: int
+    seeds: list[dict[str, str | int]]
+    tags: list[dict[str, str | int]]
+
+
+def report_seeds(store: Store, tag: str | None, limit: int) -> Iterator[SeedReport | None]:
+    """Yield None after each seed, which takes some 20 µs, and at last the report of the seeds of a
+    running crawl: the first ``limit`` rows, with a ``tag`` only those that have it. Without rows to
+    give, and without words, nothing is read."""
+    worded = WordedRows.of([store])
+    columns = SEED_COLUMNS if worded is None else SEED_COLUMNS + WORDS_COLUMNS
+    rows: list[Row] = []
+    total = 0
+    for seed in read_rows(store) if limit or worded is not None else ():
+        row = seed_row(store, seed, worded)
+        if tag is None or (worded is not None and row[len(SEED_COLUMNS)] == tag):
+            total += 1
+            if len(rows) < limit:
+                rows.append(row)
+        yield None
+    if worded is not None:
+        yield from worded.sum_up()
+    tags = [] if worded is None else worded.tag_rows()
+    yield SeedReport(total, _named(columns, rows), _named(TAG_COLUMNS, tags))
+
+
+def _named(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, str | int]]:
+    names = [name.replace(" ", "_") for name in columns]
+    return [dict(zip(names, row, strict=True)) for row in rows]  # type: ignore[arg-type]
+
+
+def seed_row(store: Store, seed: SeedRow, worded: WordedRows | None = None) -> Row:
+    """Return the row of a seed in the table of seeds."""
+    row = _seed_row(store, seed)
+    return row if worded is None else worded.add(row, seed.line.url)
+
+
+def _seed_row(store: Store, seed: SeedRow) -> Row:
+    record = store.get(host_key(host_of(seed.url))) if seed.url else None
+    found = None if record is None else figures_in(record)
+    outcome = seed.outcome
+    if not outcome:
+        outcome = "queued"
+        if found is None:
+            outcome = _MOVED
+        elif found.health is Health.DEFERRED:
+            outcome = "deferred"
+    line = seed.line
+    elsewhere = "" if seed.url == line.url else seed.url
+    if outcome == "invalid":
+        outcome += f": {line.error}"
+    pages = 0 if found is None else found.pages
+    return line.number, line.text, outcome, seed.status or "", elsewhere, pages, seed.source
+
+
+def _sorted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+
+
+def _counted(name: str, title: str, columns: tuple[str, str], counts: Mapping[str, int]) -> Table:
+    return Table(name, title, columns, _sorted(counts))
+
+
+logger = logging.getLogger(__name__)
+
+# Seconds between two samples at first, and samples kept. Twice as many seconds, once there are as
+# many.
+INTERVAL = 10.0
+KEPT = 400
+# What a sample has: epoch seconds, then figures over all starts.
+FIELDS = ("time", "done", "dropped", "queued")
+# The folder in JOBDIR, and samples after which the figures are saved.
+_FOLDER = "reports"
+_SAVE_EACH = 6
+# Intervals after which a crawl did not run between two samples.
+_STOP = 3.0
+
+
+class Course:
+    """Samples of a crawl's figures over all its starts, in ever coarser steps.
+
+    ``path`` is the file that keeps them. ``ran`` are the seconds in which the crawl ran.
+
+    A file that cannot be read or written costs the charts their past, and nothing else.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self.interval = INTERVAL
+        self.ran = 0.0
+        self.samples: list[list[float]] = []
+        with suppress(OSError, ValueError, TypeError, KeyError):
+            saved = json.loads(path.read_bytes())
+            samples = [[float(value) for value in sample] for sample in saved["samples"]]
+            if all(len(sample) == len(FIELDS) for sample in samples):
+                self.samples = samples[:KEPT]
+                self.interval = max(INTERVAL, float(saved["interval"]))
+                # Missing in the file of an older release.
+                self.ran = float(saved.get("ran", sum(self.steps())))
+
+    def add(self, now: float, figures: Mapping[str, float], *, always: bool = False) -> None:
+        """Add the figures at ``now``, in epoch seconds, unless the last sample is too recent."""
+        # A timer may end a little early.
+        is_recent = self.samples and now - self.samples[-1][0] < 0.9 * self.interval
+        if is_recent and not always:
+            return
+        self.samples.append([round(now, 1), *(figures[name] for name in FIELDS[1:])])
+        if len(self.samples) >= KEPT:
+            self.samples = self.samples[::2]
+            self.interval *= 2
+
+    def steps(self) -> list[float]:
+        """Return the seconds from each sample to the next. What is much longer than the interval is
+        time between two starts, and counts as none."""
+        times = [sample[0] for sample in self.samples]
+        steps = [later - earlier for earlier, later in pairwise(times)]
+        return [step if 0 <= step <= _STOP * self.interval else 0.0 for step in steps]
+
+    def write(self) -> None:
+        """Write the samples to the file; make its folder if need be."""
+        draft = self._path.with_name(f"{self._path.name}.new")
+        saved = {"interval": self.interval, "ran": round(self.ran, 1), "fields": FIELDS}
+        saved |= {"samples": self.samples}
+        with suppress(OSError):
+            self._path.parent.mkdir(exist_ok=True)
+            draft.write_text(json.dumps(saved))
+            draft.replace(self._path)
+
+
+class Record:
+    """Records an open job until its end.
+
+    `sample` is to be called every `INTERVAL` seconds. The job reads
+    ``tables`` in a thread when it closes; None before, and if the frontier cannot be read.
+    """
+
+    def __init__(self, job: Job):
+        self._job = job
+        self._samples = 0
+        self.folder = job.folder.path / _FOLDER
+        self.course = Course(self.folder / "course.json")
+        # Seconds in which the crawl ran before, and the clock of this start.
+        self._ran, self._begun = self.course.ran, job.monotonic()
+        self.tables: Tables | None = None
+        job.at_close.append(self._read)
+
+    def sample(self, *, always: bool = False) -> None:
+        """Add the figures of now, as `Course.add`."""
+        frontier = self._job.frontier
+        figures = {
+            "done": frontier.counters["done"],
+            "dropped": sum(by_last_part(frontier.counters, "dropped/").values()),
+            "queued": frontier.pending,
+        }
+        self.course.ran = self._ran + self._job.monotonic() - self._begun
+        self.course.add(self._job.wall(), figures, always=always)
+        self._samples += 1
+        if self._samples % _SAVE_EACH == 0:
+            self.course.write()
+
+    def _read(self) -> None:
+        try:
+            self.folder.mkdir(exist_ok=True)
+            self.tables = read_tables(self._job.store, self.folder)
+        except (*STORE_ERRORS, OSError, ValueError) as error:
+            logger.warning("No report: the frontier cannot be read: %s", error_text(error))
+
+    def about(self, reason: str) -> dict[str, Any]:
+        """Return what the report says of the crawl itself, which has ended now for a reason."""
+        job = self._job
+        return {
+            "spider": job.spider,
+            "folder": str(job.folder.path),
+            "reason": reason,
+            "ended": round(job.wall(), 1),
+            "ran": round(self.course.ran, 1),
+        }
+
+
+class _AnyOf:
+    """Stores of which one has a host's record. They can only be read."""
+
+    def __init__(self, stores: Sequence[Store]):
+        self._stores = stores
+
+    def get(self, key: bytes) -> bytes | None:
+        found = (store.get(key) for store in self._stores)
+        return next((each for each in found if each is not None), None)
+
+
+def _on_its_way(row: SeedRow) -> SeedRow:
+    """Return a row; one that no process has an outcome for is in an outbox or in Redis."""
+    return row._replace(outcome="queued") if row.outcome == ELSEWHERE else row
+
+
+@contextmanager
+def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[list[Table]]:
+    """Return the tables of the seeds in these frontiers, that of the lines last. A file in
+    ``folder`` has its rows until the context ends.
+
+    :raises StoreError: a frontier is missing, damaged or in use
+    :raises OSError: the file cannot be written
+    """
+    total = 0
+    with ExitStack() as stack:
+        rows = stack.enter_context(closing(Spool(folder)))
+        stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
+        worded = WordedRows.of(stores)
+        every, met = cast("Any", _AnyOf(stores)), set[str]()
+        for lines in stores:
+            # Several processes have read one source; each has lines of its own given by hand.
+            counts = {name: n for name, n in line_counts(lines).items() if name not in met}
+            others = [each for each in stores if each is not lines]
+            found = (row for row in read_rows(lines, others) if row.source in counts)
+            rows.add(seed_row(every, _on_its_way(row), worded) for row in found)
+            total += sum(counts.values())
+            met |= counts.keys() - {GIVEN}
+        yield _seed_tables(rows, total, worded)

@@ -1,0 +1,122 @@
+"""The file of KROWL_POLICIES: what stops the start, and what stays in force during the crawl."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.errors import SettingsError
+from krowlspider.job import site_policies
+from krowlspider.job.site_policies import SitePolicies
+from krowlspider.policies.sheets import BadPolicies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SHEET = b'[[sheet]]\nname = "a"\nmatch = ["a.test"]\ndepth = 1\n'
+
+
+def write(path: Path, text: bytes) -> None:
+    path.with_name("new").write_bytes(text)
+    path.with_name("new").replace(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (b"[[sheet]]\n", "line 1: a sheet needs a name"),
+        (SHEET + b"# \xff\n", "line 5: not UTF-8"),
+        (SHEET.replace(b"depth", b"delay").replace(b"= 1", b"= 0.1"), "line 4: delay = 0.1: below"),
+        (b"x" * 101, "cannot be read: more than 100 bytes"),
+        (None, "cannot be read: not a file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_stops_the_start(
+    tmp_path: Path, text: bytes | None, error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site_policies, "SIZE_MAX", 100)
+    path = tmp_path / "policies.toml"
+    if text is None:
+        os.mkfifo(path)
+    else:
+        path.write_bytes(text)
+    with pytest.raises(SettingsError, match="KROWL_POLICIES") as raised:
+        SitePolicies(path, delay_min=0.25)
+    assert error in str(raised.value)
+
+
+def test_a_version_is_read_once_it_is_complete(tmp_path: Path) -> None:
+    path = tmp_path / "policies.toml"
+    write(path, SHEET)
+    sites = SitePolicies(path)
+    assert sites.look() is None
+    write(path, SHEET + b"max_pages = 2\n")
+    assert sites.look() is None
+    found = sites.look()
+    assert found is not None
+    sites.use(found)
+    policies = sites.of("a.test")
+    assert policies is not None
+    assert (policies.fixed.depth, policies.fixed.max_pages) == (1, 2)
+    assert sites.look() is None
+    sites.reload()
+    assert sites.look() is not None
+
+
+def test_a_faulty_version_leaves_the_sheets_and_says_so_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "policies.toml"
+    write(path, SHEET)
+    sites = SitePolicies(path)
+    before = sites.version
+    assert sites.state() == f"1 sheet, {before.digest[:12]} in force"
+    write(path, SHEET + b"deptj = 2\n")
+    assert sites.look() is None
+    with pytest.raises(BadPolicies) as raised:
+        sites.look()
+    for _ in range(2):
+        sites.refuse(raised.value)
+    assert (sites.version, sites.failed_count) == (before, 1)
+    assert caplog.text.count("did you mean depth?") == 1
+    assert sites.state().startswith(f"not in force: KROWL_POLICIES {path}: {path} line 5: deptj is")
+    path.unlink()
+    with pytest.raises(FileNotFoundError) as missing:
+        sites.look()
+    sites.refuse(missing.value)
+    assert sites.version is before
+    write(path, SHEET)
+    assert sites.look() is None
+    found = sites.look()
+    assert found is not None
+    sites.use(found)
+    assert sites.fault == ""
+
+
+@pytest.mark.parametrize(
+    ("known", "address", "page", "robots"),
+    [
+        # Not known yet: a page waits for its sheets, and robots.txt goes before.
+        ("", "192.0.2.7", False, True),
+        ("", "2001:db8::7", False, True),
+        ("", "::ffff:192.0.2.7", False, True),
+        ("", "198.51.100.7", True, True),
+        ("192.0.2.7", "192.0.2.8", True, True),
+        ("2001:db8::", "2001:db8::7", True, True),
+        # Whoever sets the address of the name leads it into a block, out of it, or into another.
+        ("198.51.100.7", "192.0.2.7", False, False),
+        ("192.0.2.7", "198.51.100.7", False, False),
+        ("192.0.2.7", "2001:db8::7", False, False),
+    ],
+)
+def test_sheets_of_a_block_stay_with_its_addresses(
+    tmp_path: Path, known: str, address: str, page: bool, robots: bool
+) -> None:
+    path = tmp_path / "policies.toml"
+    sheet = '[[sheet]]\nname = "{0}"\nmatch = ["{0}"]\ndepth = 1\n'
+    write(path, "".join(map(sheet.format, ("192.0.2.0/24", "2001:db8::/32"))).encode())
+    sites = SitePolicies(path, address_of=lambda _: known)
+    assert sites.permit("a.test", address, is_page=True) is page
+    assert sites.permit("a.test", address, is_page=False) is robots
