@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import default_settings as scrapy
 
+from krowlspider.addon import fill_in, without_profiles
 from krowlspider.commands.crawl import check_spider, loaded_spiders, one_line_errors
 from krowlspider.config.validation import problem
 from krowlspider.errors import SettingsError
@@ -41,6 +42,7 @@ class SinglePage:
         assert settings is not None
         with one_line_errors(opts):
             super().process_options(args, opts)  # type: ignore[misc]
+            fill_in(settings)
             if faults := [fault for name in _CHECKED if (fault := problem(settings, name))]:
                 raise SettingsError("; ".join(faults))
             names = sorted(loaded_spiders(settings).list())
@@ -55,7 +57,7 @@ class SinglePage:
             own["USER_AGENT"] = agent.replace("{contact}", contact)
         elif "{contact}" in agent:
             own["USER_AGENT"] = scrapy.USER_AGENT
-        own["ADDONS"] = {}
+        own["ADDONS"] = without_profiles(settings)
         # Without a job nothing looks at sheets.
         own["KROWL_POLICIES"] = None
         settings.setdict(own, priority="cmdline")

@@ -31,18 +31,18 @@ class Needed(NamedTuple):
 NEEDED = (
     Needed(
         "DOWNLOADER_MIDDLEWARES",
-        "middlewares.retry.RetryMiddleware",
+        "krowlspider.middlewares.retry.RetryMiddleware",
         "gives failed pages back to the queue",
         "; to turn retries off, set RETRY_ENABLED=False",
     ),
     Needed(
         "SPIDER_MIDDLEWARES",
-        "middlewares.joining.Joining",
+        "krowlspider.middlewares.joining.Joining",
         "asks which node of the cluster owns a start request",
     ),
     Needed(
         "EXTENSIONS",
-        "extensions.exclude.Exclude",
+        "krowlspider.extensions.exclude.Exclude",
         "reads KROWL_EXCLUDE",
         "; to exclude nothing, set KROWL_EXCLUDE to None",
         asked_by="KROWL_EXCLUDE",
@@ -51,8 +51,10 @@ NEEDED = (
 HANDLER = "krowlspider.engine.handler.DownloadHandler"
 # Middlewares that the downloader adds by itself, each with the way to turn it off, if there is one.
 BUILT_IN = {
-    "middlewares.robots.RobotsMiddleware": "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
-    "middlewares.politeness.PolitenessMiddleware": "",
+    "krowlspider.middlewares.robots.RobotsMiddleware": (
+        "; to ignore robots.txt, set ROBOTSTXT_OBEY=False"
+    ),
+    "krowlspider.middlewares.politeness.PolitenessMiddleware": "",
 }
 # What `load_object` raises for the path of a component.
 LOAD_ERRORS = (ImportError, NameError, TypeError, ValueError)
