@@ -275,6 +275,16 @@ class Policies:
                 text = f"{name} of sheet {sheet.name!r} contradicts {theirs}: {why}"
                 self._contradictions.append((sheet.line_of(name), text))
 
+    def dismantle(self) -> None:
+        """Forget all sheets, in many small steps: in a thread, it does not hold the event loop."""
+        inner: list[dict[Any, Any]] = [*self._paths.values(), *self._blocks.values()]
+        outer: list[dict[Any, Any]] = [self._found, self._hosts, self._names]
+        for table in (*outer, *inner, self._paths, self._blocks):
+            while table:
+                table.popitem()
+        while self.sheets:
+            self.sheets.pop()
+
     # --- resolving ---
 
     @property
@@ -358,31 +368,47 @@ def _tables(text: str, errors: list[tuple[int, str]]) -> Iterator[_Table]:
     Sheets with plain lines are read here, ten times as fast as tomllib reads them. A line of a
     text or an array must not be a header of a sheet, so texts of several lines are refused.
     """
-    rows = text.removeprefix("\ufeff").split("\n")
-    starts = [
-        at
-        for at, row in enumerate(rows)
-        if row == _SHEET or ("[[" in row and _HEADER.fullmatch(row))
-    ]
-    first = starts[0] if starts else len(rows)
-    before = _parsed(rows[:first], 1, errors)
-    for key, at in _key_lines(rows[:first], 1).items():
+    text = text.removeprefix("\ufeff")
+    parts = _parts(text)
+    rows = next(parts)
+    before = _parsed(rows, 1, errors)
+    for key, at in _key_lines(rows, 1).items():
         if before is not None and key in before:
             errors.append((at, f"{key} stands outside a sheet: begin sheets with [[sheet]]"))
     known: dict[str, tuple[str, Any]] = {}
-    for start, end in zip(starts, [*starts, len(rows)][1:], strict=True):
-        chunk = rows[start + 1 : end]
-        if (found := _plain(chunk, known)) is not None:
-            yield start + 1, *found
+    start = 0
+    while True:
+        start += len(rows) + 1
+        if (part := next(parts, None)) is None:
+            return
+        rows = part
+        if (found := _plain(rows, known)) is not None:
+            yield start, *found
             continue
-        table = _parsed([_SHEET, *chunk], start + 1, errors)
+        table = _parsed([_SHEET, *rows], start, errors)
         if table is None:
             continue
-        lines = _key_lines(chunk, start + 2)
+        lines = _key_lines(rows, start + 1)
         others = table.keys() - {"sheet"}
-        errors += [(lines.get(key, start + 1), f"{key} is no part of a sheet") for key in others]
+        errors += [(lines.get(key, start), f"{key} is no part of a sheet") for key in others]
         values = table["sheet"][0]
-        yield start + 1, values, [lines.get(key, start + 1) - start - 1 for key in values]
+        yield start, values, [lines.get(key, start) - start for key in values]
+
+
+def _parts(text: str) -> Iterator[list[str]]:
+    """Yield the rows before the first header of a sheet, and those after each header.
+
+    A call that splits a large text would hold the event loop, though in another thread.
+    """
+    begin, at = 0, text.find("[[")
+    while at >= 0:
+        first, end = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+        row = text[first:] if end < 0 else text[first:end]
+        if row == _SHEET or _HEADER.fullmatch(row):
+            yield text[begin : first - 1].split("\n") if begin < first else []
+            begin = first + len(row) + 1
+        at = text.find("[[", end) if end >= 0 else -1
+    yield text[begin:].split("\n") if begin <= len(text) else []
 
 
 def _plain(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from krowlspider.policies.keys import KEYS, Policy
 from krowlspider.policies.rewrites import rewritten
-from krowlspider.policies.sheets import BadPolicies, Policies
+from krowlspider.policies.sheets import BadPolicies, Policies, _parts
 from krowlspider.urls import seeds
 from krowlspider.urls.canonical import RULES, is_public_suffix, normalise
 
@@ -230,6 +230,29 @@ PLAIN = (
     "  priority  =  7  ",
     "parameters = [ 'a' , 'b', ]",
 )
+
+
+ROWS = ("[[sheet]]", " [[ sheet ]] # x\r", "[[other]]", "a = '[['", "[sheet.headers]", "x", "")
+
+
+@given(st.lists(st.sampled_from(ROWS), max_size=9))
+def test_a_text_is_cut_at_the_headers_of_sheets(rows: list[str]) -> None:
+    parts: list[list[str]] = [[]]
+    for row in rows or [""]:
+        if row in ROWS[:2]:
+            parts.append([])
+        else:
+            parts[-1].append(row)
+    assert list(_parts("\n".join(rows))) == parts
+
+
+def test_sheets_are_forgotten_in_small_steps() -> None:
+    matches = ("a.test", "host:b.test", "test,c,)/x", "192.0.2.0/24")
+    policies = parsed(*(sheet(each, each, "depth = 1") for each in matches))
+    assert policies.of_host("a.test") is not None
+    policies.dismantle()
+    emptied = (policies.sheets, policies._found, policies._hosts, policies._names)
+    assert [*emptied, policies._paths, policies._blocks] == [[], {}, {}, {}, {}, {}]
 
 
 def lines_of(policies: Policies) -> list[list[int]]:
