@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from krowlspider import errors
 from krowlspider.errors import CrawlError
 from krowlspider.library.arguments import in_temporary_folder, order_of
-from krowlspider.library.messages import End, Frames, Line, Order, Stats
+from krowlspider.library.messages import End, Frames, Line, Order, Stats, frame
 from krowlspider.library.page import Page
 from krowlspider.library.process import Child, former
 
@@ -194,6 +195,10 @@ class AsyncCrawl(_Crawl):
             await asyncio.to_thread(child.wait)
         child = self._start()
         child.socket.setblocking(False)
+        # If it has died, reading tells.
+        with suppress(ConnectionError):
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(child.socket, frame(self._order))
         return child
 
     async def stop(self) -> None:
@@ -272,7 +277,10 @@ class BlockingCrawl(_Crawl):
     def _begin(self) -> Child:
         for child in former(self._order.jobdir):
             child.wait()
-        return self._start()
+        child = self._start()
+        with suppress(ConnectionError):
+            child.socket.sendall(frame(self._order))
+        return child
 
     def stop(self) -> None:
         """Stop the crawl, as `AsyncCrawl.stop`."""

@@ -11,14 +11,14 @@ import sys
 from contextlib import suppress
 from socket import SHUT_RDWR, SHUT_WR, socketpair
 
-from krowlspider.library.messages import TAKEN, Order, frame
+from krowlspider.library.messages import TAKEN, Order
 
 # Processes that may still run. Each holds its folder until it has ended.
 _started: list[Child] = []
 
 
 class Child:
-    """The process of one crawl, from its start on.
+    """The process of one crawl, from its start on. It waits for its order.
 
     It is in a session of its own, so that a terminal's Ctrl-C does not reach it. It stops when
     `finish` or `leave` is called, and when the program dies. Then it commits, and closes its files.
@@ -45,9 +45,6 @@ class Child:
             raise
         finally:
             theirs.close()
-        # It reads its order before anything else, so this does not last.
-        with suppress(BrokenPipeError, ConnectionResetError):
-            self.socket.sendall(frame(order))
         self.is_leaving = False
         self._owed = 0
         _started.append(self)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import logging
 import os
 import signal
@@ -117,10 +118,18 @@ def test_a_file_of_seeds_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert f"{seeds} line 2 skipped: scheme ftp" in caplog.text
 
 
-def test_limits_hold() -> None:
+def test_limits_and_settings_hold(tmp_path: Path) -> None:
+    """A feed has the same pages as the program."""
+    feed = tmp_path / "pages.jsonl"
+    settings = {**REACHING, "FEEDS": {feed: {"format": "jsonlines"}}}
     with small_web() as web:
-        pages = run(web.url("a.test"), deny=r"/\d\d", same_domain=True, **GIVEN)
-        assert found(pages) == [each for each in urls_of(web) if not each.endswith(("/10", "/11"))]
+        pages = run(
+            web.url("a.test"), deny=r"/\d\d", same_domain=True, contact=CONTACT, settings=settings
+        )
+        urls = [each for each in urls_of(web) if not each.endswith(("/10", "/11"))]
+        assert found(pages) == urls
+        assert asked(web) == urls
+    assert sorted(json.loads(line)["url"] for line in feed.read_text().splitlines()) == urls
 
 
 # --- loops ---
