@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from krowlspider.library.messages import Line, Message, Stats, frame
@@ -86,11 +87,8 @@ class Handover:
             if not taken.done():
                 taken.set_result(True)
         if not data:
-            self._left()
-
-    def _left(self) -> None:
-        self.was_left = True
-        self._end()
+            self.was_left = True
+            self._end()
 
     def _end(self) -> None:
         """Give back what was not taken, and have the crawl stop."""
@@ -107,7 +105,8 @@ class Handover:
             self._stop()
 
     async def _send(self) -> None:
-        try:
+        # If the program has gone, reading tells: it may have acknowledged pages before.
+        with suppress(ConnectionError):
             while not self._is_over:
                 await self._wake.wait()
                 await self._send_news()
@@ -117,8 +116,6 @@ class Handover:
                     await self._put(page)
                 if not self._unsent:
                     self._wake.clear()
-        except ConnectionError:
-            self._left()
 
     async def _send_news(self) -> None:
         lines = self._lines.kept
