@@ -25,7 +25,7 @@ from tests.library.webs import GIVEN, PAGES, REACHING, asked, found, small_web, 
 from tests.mockweb import MockWeb
 from tests.support.archived import valid_records
 from tests.support.crawling import CONTACT, DEADLINE, ROOT, scrapy, write_seeds
-from tests.support.crawls import ROBOTS, page
+from tests.support.crawls import ROBOTS, anchors, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -176,8 +176,10 @@ def test_one_task_iterates() -> None:
 
 
 def test_the_next_run_has_what_is_left_after_a_break(tmp_path: Path) -> None:
-    """With ``async with`` and ``with``, each page comes exactly once."""
+    """With ``async with`` and ``with``, each page comes exactly once. Others have been fetched when
+    the program leaves, and wait for it."""
     job = tmp_path / "job"
+    before: list[Page] = []
 
     async def some(web: MockWeb, count: int) -> list[Page]:
         taken = []
@@ -185,7 +187,9 @@ def test_the_next_run_has_what_is_left_after_a_break(tmp_path: Path) -> None:
             async for each in pages:
                 taken.append(each)
                 if len(taken) == count:
+                    await asyncio.to_thread(others_wait, web, len(before) + count)
                     break
+        before.extend(taken)
         assert pages.stats["finish_reason"] == "shutdown"
         assert [each async for each in pages] == []
         return taken
@@ -195,11 +199,39 @@ def test_the_next_run_has_what_is_left_after_a_break(tmp_path: Path) -> None:
         taken += asyncio.run(some(web, 1))
         with run(web.url("a.test"), jobdir=job, **GIVEN) as pages:
             taken += [next(pages), next(pages)]
+            others_wait(web, len(taken))
         assert list(pages) == []
         assert not list((job / "warc").glob("*.open"))
         with run(web.url("a.test"), jobdir=job, **GIVEN) as pages:
             taken += pages
         assert found(taken) == urls_of(web)
+
+
+def others_wait(web: MockWeb, taken: int) -> None:
+    """Wait until more pages were fetched than were taken."""
+    end = time.monotonic() + DEADLINE
+    while len(set(asked(web))) < taken + 2:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_crawl_waits_for_the_one_before_in_its_folder(tmp_path: Path) -> None:
+    """That one stops only when a slow page has come."""
+    given = {**GIVEN, "jobdir": tmp_path / "job"}
+    slow = page("/slow", "slow", latency=5)
+
+    async def left(web: MockWeb) -> list[str]:
+        async for _ in crawl(web.url("a.test"), **given):
+            # Its next request is under way by then.
+            await asyncio.sleep(1)
+            break
+        return found([each async for each in crawl(web.url("a.test"), **given)])
+
+    with MockWeb(
+        spec=[ROBOTS, page("/", anchors("/slow", "/more")), slow, page("/more", "")]
+    ) as web:
+        urls = [web.url("a.test", path) for path in ("/", "/more", "/slow")]
+        assert asyncio.run(left(web)) == urls
 
 
 @pytest.mark.parametrize("how", ["break", "error", "error with", "cancel", "timeout", "stop"])
