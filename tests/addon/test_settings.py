@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
@@ -11,14 +13,19 @@ from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.settings import Settings, default_settings
 from scrapy.utils.misc import load_object
 
+from krowlspider import __version__
 from krowlspider.addon import Krowl, fill_in, profile_of, without_profiles
 from krowlspider.config.guarantees import out_of_place
 from krowlspider.config.validation import validate, without_effect
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
-from tests.support.crawling import CONTACT
+from tests.mockweb import MockWeb
+from tests.support.crawling import CONTACT, ROOT
+from tests.support.crawls import page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scrapy.settings import BaseSettings
 
 KROWL = "krowlspider.addon.Krowl"
@@ -264,3 +271,57 @@ def test_commands_without_the_add_on_have_its_settings(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         fill_in(settings)
     assert settings["SCHEDULER"] == defaults["SCHEDULER"]
+
+
+# --- in one spider, by a script ---
+
+
+SCRIPT = """
+import sys
+from scrapy import Spider
+from scrapy.crawler import {process}
+from tests.support.crawling import SETTINGS
+
+class Quiet(Spider):
+    def parse(self, response): ...
+
+class Stock(Quiet):
+    name = "stock"
+    start_urls = [sys.argv[1] + "/stock"]
+
+class Own(Quiet):
+    name = "own"
+    start_urls = [sys.argv[1] + "/own"]
+    custom_settings = {{
+        **SETTINGS,
+        "STATS_CLASS": "scrapy.statscollectors.MemoryStatsCollector",
+        "ADDONS": {{"krowlspider.addon.Krowl": 100}},
+        "JOBDIR": sys.argv[2],
+    }}
+
+process = {process}()
+process.crawl(Own)
+process.crawl(Stock)
+process.start()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", ["AsyncCrawlerProcess", "CrawlerProcess"])
+def test_add_on_of_one_spider_leaves_others_alone(tmp_path: Path, process: str) -> None:
+    """The event loop is there already, and stays."""
+    file, job = tmp_path / "script.py", tmp_path / "job"
+    file.write_text(SCRIPT.format(process=process))
+    with MockWeb(spec=[page("/robots.txt", ""), page("^/", "fine")]) as web:
+        command = [sys.executable, file, web.url("127.0.0.1", ""), job]
+        done = subprocess.run(
+            command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+        )
+        log = web.log()
+    agents = {entry.path: entry.ua for entry in log}
+    assert agents["/own"] == f"krowlspider/{__version__} (+{CONTACT})"
+    assert agents["/stock"].startswith("Scrapy/")
+    assert b"Traceback" not in done.stderr
+    (index,) = (job / "warc").glob("*.cdxj")
+    assert "/own" in index.read_text()
+    assert "/stock" not in index.read_text()
