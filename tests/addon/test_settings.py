@@ -11,10 +11,18 @@ import pytest
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.settings import Settings, default_settings
+from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
 from krowlspider import __version__
-from krowlspider.addon import Krowl, fill_in, profile_of, without_profiles
+from krowlspider.addon import (
+    Krowl,
+    KrowlArchive,
+    KrowlFrontier,
+    fill_in,
+    profile_of,
+    without_profiles,
+)
 from krowlspider.config.guarantees import out_of_place
 from krowlspider.config.validation import validate, without_effect
 from krowlspider.errors import SettingsError
@@ -271,6 +279,50 @@ def test_commands_without_the_add_on_have_its_settings(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         fill_in(settings)
     assert settings["SCHEDULER"] == defaults["SCHEDULER"]
+
+
+# --- the other profiles ---
+
+
+def test_frontier_alone_has_the_handlers_of_scrapy_and_no_archive() -> None:
+    settings = applied(project(ADDONS={KrowlFrontier: 100}))
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    assert handlers["https"] == default_settings.DOWNLOAD_HANDLERS_BASE["https"]
+    assert settings.getbool("KROWL_ARCHIVE") is False
+    assert settings["SCHEDULER"] == defaults["SCHEDULER"]
+    order = build_component_list(settings.getwithbase("DOWNLOADER_MIDDLEWARES"))
+    assert any(path.endswith("HttpCompressionMiddleware") for path in order)
+
+
+def test_archive_alone_leaves_the_rest_of_scrapy() -> None:
+    settings = applied(project(ADDONS={KrowlArchive: 100}))
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    assert handlers["https"] == "krowlspider.engine.archiving.ArchivingHandler"
+    changed = {
+        name
+        for name, value in vars(default_settings).items()
+        if name.isupper() and (settings.getpriority(name) or 0) == 15
+    }
+    assert changed == {"DOWNLOAD_HANDLERS_BASE"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"DOWNLOAD_HANDLERS": {"http": "shop.Handler"}},
+            "'shop.Handler' for http",
+        ),
+        ({"TWISTED_REACTOR_ENABLED": False}, "TWISTED_REACTOR_ENABLED=False must be True"),
+        ({"KROWL_WARC_PREFIX": "a b"}, "KROWL_WARC_PREFIX='a b'"),
+        ({"KROWL_CONTACT": None}, "KROWL_CONTACT is not set"),
+    ],
+)
+def test_archive_alone_refuses_what_would_not_be_archived(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        applied(project(ADDONS={KrowlArchive: 100}, **changes))
 
 
 # --- in one spider, by a script ---
