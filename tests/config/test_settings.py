@@ -51,16 +51,18 @@ def test_broad_spider_passes_only_middlewares_it_needs():
     crawler.settings.update(settings)
     assert components(crawler, "SPIDER_MIDDLEWARES") == [
         # It leaves the broad spider alone, when it is made.
-        "middlewares.joining.Joining",
+        "krowlspider.middlewares.joining.Joining",
         "scrapy.spidermiddlewares.start.StartSpiderMiddleware",
     ]
-    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == ["middlewares.retry.RetryMiddleware"]
+    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == [
+        "krowlspider.middlewares.retry.RetryMiddleware"
+    ]
 
 
 def test_ordinary_spider_keeps_scrapys_middlewares():
     """Those that the broad spider leaves out."""
     crawler = Crawler(Spider, project_settings())
-    assert "middlewares.redirect.RedirectMiddleware" in components(
+    assert "krowlspider.middlewares.redirect.RedirectMiddleware" in components(
         crawler, "DOWNLOADER_MIDDLEWARES"
     )
     assert "scrapy.spidermiddlewares.depth.DepthMiddleware" in components(
@@ -355,6 +357,12 @@ def test_dedup_without_revisits_is_refused():
 
 def test_index_now_needs_a_crawl_that_goes_on():
     assert "KROWL_RECRAWL is not continuous" in refusal(KROWL_INDEXNOW="1", KROWL_RECRAWL="once")
+
+
+def test_index_now_needs_the_address_of_the_metrics():
+    on = {"KROWL_INDEXNOW": "1", "KROWL_RECRAWL": "continuous"}
+    assert "PROMETHEUS_ENABLED is False" in refusal(**on, PROMETHEUS_ENABLED="0")
+    validate(project_settings(**on))
 
 
 def test_feeds_that_can_be_written_are_taken(tmp_path: Path) -> None:
