@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +23,6 @@ from krowlspider import crawl, run
 from krowlspider.errors import CrawlError, JobError, SettingsError
 from krowlspider.job.folder import holder_of
 from krowlspider.library import process
-from tests.library.test_examples import program
 from tests.library.webs import GIVEN, PAGES, REACHING, asked, found, small_web, urls_of
 from tests.mockweb import MockWeb
 from tests.support.archived import valid_records
@@ -510,7 +510,10 @@ time.sleep(1)
 """
     with MockWeb(spec=[ROBOTS, page("/", anchors("/slow")), slow]) as web:
         text = text.format(seed=web.url("a.test"), contact=CONTACT, settings=REACHING)
-        program(tmp_path, "-c", text)
+        # Without pipes, which its crawl would hold open.
+        command = [sys.executable, "-c", text]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, check=True, cwd=tmp_path, env=environment, stderr=DEVNULL)
         assert holder_of(tmp_path / "job") is None
         assert not list((tmp_path / "job" / "warc").glob("*.open"))
         assert web.url("a.test", "/slow") in asked(web)
