@@ -58,7 +58,7 @@ async def all_of(web: MockWeb, host: str = "a.test", **more: Any) -> list[Page]:
 def test_pages_come_with_what_is_known_of_them(tmp_path: Path) -> None:
     spec = [
         ROBOTS,
-        page("/", "<title>Root</title><html lang=de><a href=/moved>x</a><a href=/gone>x</a>"),
+        page("/", "<html lang=de><title>Root</title><a href=/moved>x</a><a href=/gone>x</a>"),
         {"path": "/moved", "redirect": "/latin"},
         page("/gone", "not here", status=404),
         {
@@ -87,10 +87,12 @@ def test_pages_come_with_what_is_known_of_them(tmp_path: Path) -> None:
         )
         assert latin.headers["x-a"] == "b"
         assert abs(latin.fetched.timestamp() - time.time()) < DEADLINE
-    records = {each.id: each for each in valid_records(tmp_path / "job" / "warc")}
+    archived = valid_records(tmp_path / "job" / "warc")
     for each in (root, gone, latin):
+        (record,) = archived.about(each.url).of_kind("response")
         assert each.record is not None
-        assert each.record.id in str(records)
+        assert (each.record.file, each.record.id) == (record.file, record["WARC-Record-ID"])
+        assert each.body in record.block
 
 
 def test_a_crawl_is_a_crawl_of_the_command(tmp_path: Path) -> None:
