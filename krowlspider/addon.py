@@ -16,7 +16,7 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from krowlspider.config.guarantees import LOAD_ERRORS
 from krowlspider.config.log import keep_out_of_logs, name_spider
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import name_jobdir, validate
 from krowlspider.settings import defaults
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class Krowl:
         self.update_pre_crawler_settings(settings)
         keep_out_of_logs()
         validate(settings)
+        name_jobdir(settings, self._spider)
         name_spider(settings, self._spider)
 
 
