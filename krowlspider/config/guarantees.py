@@ -63,7 +63,7 @@ LOAD_ERRORS = (ImportError, NameError, TypeError, ValueError)
 def misplaced(settings: BaseSettings) -> list[str]:
     """Return the faults of settings that name what is built in. Nothing is loaded."""
     name = "DOWNLOADER_MIDDLEWARES"
-    named = set(map(_path, settings.get(name) or ()))
+    named = set(map(path_of, settings.get(name) or ()))
     found = [
         f"{name} names {path}, which is built in and always there: remove it from {name}{way_out}"
         for path, way_out in BUILT_IN.items()
@@ -155,7 +155,7 @@ def _handlers(settings: BaseSettings) -> Iterator[str]:
             )
 
 
-def _path(component: Any) -> str:
+def path_of(component: Any) -> str:
     return component if isinstance(component, str) else global_object_name(component)
 
 
