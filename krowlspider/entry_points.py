@@ -11,14 +11,13 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from scrapy.commands import ScrapyCommand
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from krowlspider.errors import prepare_command
 
 if TYPE_CHECKING:
     import argparse
-
-    from scrapy.commands import ScrapyCommand
 
 # Scrapy's commands that a project with the add-on has others for.
 _REPLACED = frozenset(
@@ -27,6 +26,8 @@ _REPLACED = frozenset(
         *("settings", "shell", "view"),
     }
 )
+# They start crawls of the add-on.
+_OF_THE_ADD_ON = frozenset({"node"})
 
 
 def __getattr__(name: str) -> type[ScrapyCommand]:
@@ -37,6 +38,12 @@ def __getattr__(name: str) -> type[ScrapyCommand]:
         prepare_command()
     elif name in _REPLACED:
         return _scrapys(name)
+    elif name in _OF_THE_ADD_ON:
+        return _refusing(
+            "krowlspider: this project has no add-on that crawls: set ADDONS ="
+            ' {"krowlspider.addon.Krowl": 100} in its settings',
+            "Needs the add-on of krowlspider",
+        )
     return _command_in(f"krowlspider.commands.{name}")
 
 
@@ -65,9 +72,21 @@ def _scrapys(name: str) -> type[ScrapyCommand]:
     if is_inside or not command.requires_project:
         return command
 
-    class OutsideOfAProject(command):  # type: ignore[misc,valid-type]
+    said = f"The {name} command is not available from this location: it needs a project"
+    return _refusing(said, "Needs a project")
+
+
+def _refusing(said: str, why: str) -> type[ScrapyCommand]:
+    """Return a command that only says why it cannot be used. ``why`` is its description."""
+
+    class Refusing(ScrapyCommand):
+        def short_desc(self) -> str:
+            return why
+
         def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
-            print(f"The {name} command is not available from this location: it needs a project")
+            print(said, file=sys.stderr)
             sys.exit(2)
 
-    return OutsideOfAProject
+        def run(self, args: list[str], opts: argparse.Namespace) -> None: ...
+
+    return Refusing

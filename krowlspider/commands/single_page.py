@@ -50,6 +50,8 @@ class SinglePage:
             for name in self._spiders(args, opts):
                 check_spider(name, names)
         own = {name: getattr(scrapy, name) for name in _SCRAPYS}
+        # Scrapy's scheduler would write its queue into the folder of the crawl.
+        own["JOBDIR"] = None
         # The console's password is written to a job folder, and there is none here.
         own["TELNETCONSOLE_ENABLED"] = False
         agent, contact = settings["USER_AGENT"], settings["KROWL_CONTACT"]

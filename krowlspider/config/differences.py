@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy.crawler import Crawler
+from scrapy.utils.python import global_object_name
 
-from krowlspider.config.guarantees import missing, path_of
+from krowlspider.config.guarantees import missing, out_of_place
 from krowlspider.config.scrapy_politeness import is_set
 from krowlspider.config.validation import without_effect
 from krowlspider.errors import SettingsError
@@ -59,22 +60,23 @@ def differences(settings: Settings, spider: type[Spider]) -> Differences:
     except SettingsError as error:
         # Values that are not valid cannot be compared.
         return Differences([str(error)], notes)
-    return Differences(missing(crawler.settings), notes + list(without_effect(crawler.settings)))
+    notes += [*without_effect(crawler.settings), *out_of_place(crawler.settings)]
+    return Differences(missing(crawler.settings), notes)
 
 
 def _of_packages(settings: BaseSettings) -> Iterator[str]:
-    named = {path_of(settings[name]) for name in ("SCHEDULER", "DUPEFILTER_CLASS")}
+    named = {_path(settings[name]) for name in ("SCHEDULER", "DUPEFILTER_CLASS")}
     if any(path.startswith("scrapy_redis.") for path in named):
         yield _REDIS
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS").values()
-    if any(path_of(each).startswith("scrapy_playwright.") for each in handlers if each):
+    if any(_path(each).startswith("scrapy_playwright.") for each in handlers if each):
         yield _PLAYWRIGHT
     if settings.getbool("AUTOTHROTTLE_ENABLED"):
         yield _AUTOTHROTTLE
     if settings.getbool("HTTPCACHE_ENABLED"):
         yield _HTTPCACHE
     for component, order in settings.getdict("DOWNLOADER_MIDDLEWARES").items():
-        path = path_of(component)
+        path = _path(component)
         is_on = order is not None and not path.startswith("scrapy.")
         if is_on and "useragent" in path.lower():
             yield f"{path} {_USER_AGENTS}"
@@ -84,3 +86,7 @@ def _of_packages(settings: BaseSettings) -> Iterator[str]:
             f"CONCURRENT_REQUESTS={settings['CONCURRENT_REQUESTS']} holds for all hosts together;"
             f" without it, it is {ours}"
         )
+
+
+def _path(component: Any) -> str:
+    return component if isinstance(component, str) else global_object_name(component)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy.settings import BaseSettings
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
@@ -63,7 +63,7 @@ LOAD_ERRORS = (ImportError, NameError, TypeError, ValueError)
 def misplaced(settings: BaseSettings) -> list[str]:
     """Return the faults of settings that name what is built in. Nothing is loaded."""
     name = "DOWNLOADER_MIDDLEWARES"
-    named = set(map(path_of, settings.get(name) or ()))
+    named = set(map(_path, settings.get(name) or ()))
     found = [
         f"{name} names {path}, which is built in and always there: remove it from {name}{way_out}"
         for path, way_out in BUILT_IN.items()
@@ -83,6 +83,59 @@ def misplaced(settings: BaseSettings) -> list[str]:
     if b"User-Agent" in headers:
         found.append("DEFAULT_REQUEST_HEADERS has a User-Agent: set USER_AGENT in its place")
     return found
+
+
+# Components of Scrapy that others replace, each with the setting that turns those off.
+_REPLACED = {
+    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": (
+        "krowlspider.middlewares.redirect.RedirectMiddleware",
+        "REDIRECT_ENABLED",
+    ),
+    "scrapy.downloadermiddlewares.retry.RetryMiddleware": (
+        "krowlspider.middlewares.retry.RetryMiddleware",
+        "RETRY_ENABLED",
+    ),
+    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": (
+        "krowlspider.middlewares.robots.RobotsMiddleware",
+        "ROBOTSTXT_OBEY",
+    ),
+    "scrapy.extensions.telnet.TelnetConsole": (
+        "krowlspider.extensions.telnet.TelnetConsole",
+        "TELNETCONSOLE_ENABLED",
+    ),
+}
+
+
+def out_of_place(settings: BaseSettings) -> Iterator[str]:
+    """Yield a line for each component of Scrapy that somebody turns on or off though another one
+    does its work, and for each that is named as it was before it was in the package."""
+    for name in ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES"):
+        ours = settings[f"{name}_BASE"]
+        for component, order in settings[name].items():
+            path = _path(component)
+            if f"krowlspider.{path}" in ours:
+                yield f"{name} names {path}, which has no effect: its name is krowlspider.{path}"
+            if path not in _REPLACED or component in ours:
+                continue
+            other, switch = _REPLACED[path]
+            if order is not None:
+                yield f"{name} has {path} beside {other}, which does its work: remove it"
+            elif settings.getbool(switch):
+                yield (
+                    f"{name} turns {path} off, and {other} does its work: to turn that off, set"
+                    f" {switch}=False"
+                )
+
+
+def take_back(settings: BaseSettings, name: str) -> str:
+    """Return how to take a setting back: who has set it, and what to remove."""
+    if settings.getpriority(name) != SETTINGS_PRIORITIES["addon"]:
+        return f"remove {name} from your settings"
+    # The own add-on sets none that is refused.
+    addons = settings.getdict("ADDONS").items()
+    paths = [_path(addon) for addon, order in addons if order is not None]
+    others = [path for path in paths if not path.startswith("krowlspider.")]
+    return f"an add-on has set it: remove {' or '.join(others)} from ADDONS"
 
 
 def missing(settings: BaseSettings) -> list[str]:
@@ -155,7 +208,7 @@ def _handlers(settings: BaseSettings) -> Iterator[str]:
             )
 
 
-def path_of(component: Any) -> str:
+def _path(component: Any) -> str:
     return component if isinstance(component, str) else global_object_name(component)
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, get_arg
 from scrapy.settings import BaseSettings, default_settings
 
 from krowlspider import settings
-from krowlspider.config.guarantees import misplaced, missing
+from krowlspider.config.guarantees import misplaced, missing, out_of_place
 from krowlspider.config.kinds import BYTES, Checker, Number, boolean, parsed
 from krowlspider.config.log import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.scrapy_politeness import host_of_slot, is_set
@@ -343,7 +343,7 @@ def check(settings: BaseSettings) -> None:
     validate(settings)
     if lacking := missing(settings):
         raise SettingsError("; ".join(lacking))
-    for line in without_effect(settings):
+    for line in (*without_effect(settings), *out_of_place(settings)):
         logger.warning("%s", line)
     for name, known in misspelt(map(str, settings)).items():
         logger.warning("%s is not a known setting: did you mean %s?", name, known)

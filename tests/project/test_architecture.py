@@ -15,6 +15,7 @@ DOORS = {"extensions", "middlewares"}
 BASE = {"urls", "politeness", "policies", "recrawl"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
 ENGINE = {"engine", "job", *SIDES, *BASE}
+ENTRY = {"krowlspider", "addon", "config"}
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"krowlspider", "config", "project"},
     "addon": {"config", "settings"},
@@ -34,17 +35,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
     "node": {"config", "spiders", "views", *ENGINE},
-    "commands": {"krowlspider", "addon", "config", "node", "programs", *ENGINE},
-    "programs": {
-        "krowlspider",
-        "addon",
-        "changes",
-        "commands",
-        "config",
-        "corpus",
-        "views",
-        *ENGINE,
-    },
+    "commands": {"node", "programs", *ENTRY, *ENGINE},
+    "programs": {"changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),

@@ -2,41 +2,30 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from setuptools import find_packages
 
-ROOT = Path(__file__).parents[2]
+from tests.addon.installed import build_wheel, copy_source, environment, install
+from tests.support.warm import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _DOORS = ("extensions", "middlewares")
-# What a release holds besides README.md and LICENSE; never the checkout's other folders.
-SOURCE = (
-    "krowlspider",
-    *_DOORS,
-    "pyproject.toml",
-    "setup.py",
-    "README.md",
-    "LICENSE",
-)
 
 
-def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A command of this Python, with nothing of the checkout on its path."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "SCRAPY"))
-    }
     return subprocess.run(
         [sys.executable, *command],
         cwd=cwd,
-        env={**kept, **environment},
+        env=environment(**more),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -47,31 +36,14 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the source: a build leaves files, and reads those of earlier builds."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in SOURCE:
-        path = ROOT / name
-        if path.is_dir():
-            ignore = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(path, copy / name, symlinks=True, ignore=ignore)
-        else:
-            shutil.copy(path, copy / name)
-    return copy
+    return copy_source(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
 def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the wheel was installed into."""
     folder = tmp_path_factory.mktemp("installed")
-    build = ["pip", "wheel", "--no-build-isolation", "--wheel-dir", str(folder / "wheel")]
-    built = run("-m", *build, "--no-deps", "--no-index", str(source), cwd=folder)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = (folder / "wheel").glob("krowlspider-*.whl")
-    target = folder / "site"
-    install = ["pip", "install", "--target", str(target)]
-    put = run("-m", *install, "--no-deps", "--no-index", str(wheel), cwd=folder)
-    assert put.returncode == 0, put.stderr
-    return target
+    return install(build_wheel(source, folder / "wheel"), folder / "site")
 
 
 @pytest.fixture
