@@ -183,6 +183,37 @@ def test_a_public_project_does_the_same_here(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_whole_template_does_the_same_here(tmp_path: Path) -> None:
+    """Each setting that `scrapy startproject` writes as a comment is on, but two: the User-Agent
+    names no contact, and its spider middleware fails with Scrapy too."""
+    found = []
+    spider = (PROJECTS / "quotes" / "tutorial" / "spiders" / "quotes.py").read_text()
+    with PublicSite() as site:
+        for stock in (True, False):
+            folder = tmp_path / str(stock)
+            folder.mkdir()
+            environment = installed(tmp_path / "site") | {"SITE": site.url}
+            scrapy(folder, "startproject tutorial .", environment)
+            path = folder / "tutorial" / "settings.py"
+            text = re.sub(r'(?m)^#(?=[A-Z_]+ = |    "|\})', "", path.read_text())
+            text = re.sub(r"(?m)^USER_AGENT = .*\n|^.*TutorialSpiderMiddleware.*\n", "", text)
+            # In place of its seconds.
+            path.write_text(f"{text}AUTOTHROTTLE_START_DELAY = DOWNLOAD_DELAY = 0\n")
+            path.with_name("__init__.py").write_text(f"SITE = {site.url!r}\n")
+            (folder / "tutorial" / "spiders" / "quotes.py").write_text(spider)
+            options = ""
+            if not stock:
+                scrapy(folder, f"krowl init --contact {CONTACT}", environment)
+                options = " ".join(f"-s {name}={SETTINGS[name]}" for name in sorted(ON_LOOPBACK))
+            site.asked.clear()
+            scrapy(folder, f"crawl quotes -O items.jsonl {options}", environment)
+            found.append((sorted(site.asked), content_of(folder / "items.jsonl")))
+    assert found[0] == found[1]
+    assert isinstance(found[1][1], list)
+    assert len(found[1][1]) == 34
+
+
+@pytest.mark.slow
 def test_contracts_of_a_public_spider_hold_here(tmp_path: Path) -> None:
     with PublicSite() as site:
         for stock in (True, False):
