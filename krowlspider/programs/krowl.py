@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tokenize
+from collections import Counter
 from difflib import unified_diff
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from scrapy import Spider
+from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
 from scrapy.utils.reactor import install_reactor
 
@@ -54,9 +56,6 @@ class Command(Program):
             metavar="WHO",
             help="e-mail address or URL where the owners of sites can reach you",
         )
-        parser.add_argument(
-            "--jobdir", metavar="DIR", default=_JOBDIR, help=f"folder of the crawls ({_JOBDIR})"
-        )
         parser.add_argument("--dry-run", action="store_true", help="write nothing")
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -64,26 +63,20 @@ class Command(Program):
         if args != ["init"]:
             raise UsageError("give init: scrapy krowl init --contact you@example.org")
         module = SettingsModule.of_project()
-        wanted = {"KROWL_CONTACT": opts.contact, "JOBDIR": opts.jobdir}
+        wanted = {"KROWL_CONTACT": opts.contact, "JOBDIR": _JOBDIR}
         values = {name: value for name, value in wanted.items() if not module.values.get(name)}
         if "KROWL_CONTACT" in values:
             _check_contact(opts.contact)
         addon = profile_of(self.settings) is None
-        by_hand = None
-        try:
-            text, settings = module.planned(values, addon=addon)
-        except UneditableError as error:
-            by_hand = str(error)
-            settings = module.values | values
-            settings["ADDONS"] = {**(settings.get("ADDONS") or {}), ADDON: 100}
-        else:
-            self._write(module, text, dry_run=opts.dry_run)
-        if by_hand:
+        plan = module.planned(values, addon=addon)
+        if plan.hindrance:
             self.say("\n".join([*([LINE] if addon else []), *starmap(assignment, values.items())]))
-        refused = self._differences(settings)
-        if by_hand:
-            why = f"{module.name} is not changed, because {by_hand}: put the lines above there"
-            self.complain(why, FOUND_WRONG)
+        else:
+            self._write(module, plan.text, dry_run=opts.dry_run)
+        refused = self._differences(plan.settings)
+        if plan.hindrance:
+            why = f"{module.name} is not changed, because {plan.hindrance}"
+            self.complain(f"{why}: put the lines above there", FOUND_WRONG)
         elif refused:
             self.complain("no crawl starts before that is mended", FOUND_WRONG)
 
@@ -106,8 +99,12 @@ class Command(Program):
         found = [differences(settings, spider) for spider in spiders]
         refusals = _joined(spiders, [each.refusals for each in found])
         notes = _joined(spiders, [each.notes for each in found])
-        if len(spiders) > 1 and "{spider}" not in settings["JOBDIR"]:
-            notes.insert(0, f"JOBDIR={settings['JOBDIR']} is for one spider: {_OWN_JOBDIR}")
+        jobdirs = Counter(Crawler(spider, settings).settings["JOBDIR"] for spider in spiders)
+        notes += [
+            f"JOBDIR={jobdir} is for one spider: {_OWN_JOBDIR}"
+            for jobdir, count in jobdirs.items()
+            if count > 1 and "{spider}" not in str(jobdir)
+        ]
         for title, lines in (("A start is refused", refusals), ("What differs", notes)):
             if lines:
                 self.say("\n".join(["", f"{title}:", *(f"- {line}" for line in lines)]))
@@ -139,6 +136,18 @@ def _joined(spiders: Sequence[type[Spider]], found: Sequence[Sequence[str]]) -> 
     ]
 
 
+class Plan(NamedTuple):
+    """The text that a settings module is to have, and the settings that it gives.
+
+    With a ``hindrance`` it cannot be edited safely, and the settings are those of the lines put
+    there by hand.
+    """
+
+    text: str
+    settings: dict[str, Any]
+    hindrance: str = ""
+
+
 class SettingsModule:
     """The file that has the settings of a project. ``values`` are those that it gives now, ``name``
     is its path as it is shown."""
@@ -165,13 +174,19 @@ class SettingsModule:
             raise KrowlError(f"{module.__file__} is no file: run this where the project is")
         return cls(module)
 
-    def planned(self, values: Mapping[str, str], *, addon: bool) -> tuple[str, dict[str, Any]]:
-        """Return the text with the lines that lack, and the settings that it gives.
-
-        :raises UneditableError: the text cannot be edited safely
-        """
+    def planned(self, values: Mapping[str, str], *, addon: bool) -> Plan:
+        """Return the plan to add the settings, and with ``addon`` the add-on."""
         if not values and not addon:
-            return self.text, self.values
+            return Plan(self.text, self.values)
+        try:
+            return self._edited(values, addon=addon)
+        except UneditableError as error:
+            addons = {"ADDONS": {**(self.values.get("ADDONS") or {}), ADDON: 100}}
+            settings = {**self.values, **values, **(addons if addon else {})}
+            return Plan(self.text, settings, str(error))
+
+    def _edited(self, values: Mapping[str, str], *, addon: bool) -> Plan:
+        """:raises UneditableError: the text cannot be edited safely"""
         text = edited(self.text, values, addon=addon)
         names = dict(self._names)
         exec(compile(text, self.path, "exec"), names)  # noqa: S102 - as Scrapy imports it
@@ -181,7 +196,7 @@ class SettingsModule:
                 raise UneditableError(f"its other lines change {name}")
         if addon and found["ADDONS"].get(ADDON) is None:
             raise UneditableError("its other lines change ADDONS")
-        return text, found
+        return Plan(text, found)
 
     def write(self, text: str) -> None:
         path = self.path.resolve()

@@ -160,12 +160,12 @@ def test_init_says_what_differs_in_this_project(tmp_path: Path) -> None:
     said = project.init("--contact", CONTACT)
     listed = [line.removeprefix("- ") for line in said.splitlines() if line.startswith("- ")]
     starts = (
-        "JOBDIR=jobs/all is for one spider: give each its own",
         "AutoThrottle: the delay of a host follows its latency without it too",
         "HTTP cache: an answer from the cache is not archived",
         "shop.middlewares.RandomUserAgentMiddleware has no effect on what is sent",
         "COMPRESSION_ENABLED=False has no effect: ",
         "two: CONCURRENT_REQUESTS_PER_DOMAIN=8 has no effect: ",
+        "JOBDIR=jobs/all is for one spider: give each its own",
     )
     assert len(listed) == len(starts)
     assert all(line.startswith(start) for line, start in zip(listed, starts, strict=True)), said
