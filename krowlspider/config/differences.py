@@ -9,7 +9,7 @@ from scrapy.utils.python import global_object_name
 
 from krowlspider.config.guarantees import missing, out_of_place
 from krowlspider.config.scrapy_politeness import is_set
-from krowlspider.config.validation import without_effect
+from krowlspider.config.validation import misspelt, without_effect
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
 
@@ -61,6 +61,8 @@ def differences(settings: Settings, spider: type[Spider]) -> Differences:
         # Values that are not valid cannot be compared.
         return Differences([str(error)], notes)
     notes += [*without_effect(crawler.settings), *out_of_place(crawler.settings)]
+    unknown = misspelt(map(str, crawler.settings)).items()
+    notes += [f"{name} is not a known setting: did you mean {known}?" for name, known in unknown]
     return Differences(missing(crawler.settings), notes)
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
+from scrapy.settings import default_settings
 from scrapy.utils.reactor import install_reactor
 
 from krowlspider.addon import profile_of
@@ -95,7 +96,8 @@ class Command(Program):
         settings.setdict(values, priority="project")
         loader = loaded_spiders(settings)
         spiders = [loader.load(name) for name in sorted(loader.list())] or [Spider]
-        install_reactor(settings["TWISTED_REACTOR"])
+        # Components are loaded; the project's own reactor may be refused.
+        install_reactor(default_settings.TWISTED_REACTOR)
         found = [differences(settings, spider) for spider in spiders]
         refusals = _joined(spiders, [each.refusals for each in found])
         notes = _joined(spiders, [each.notes for each in found])

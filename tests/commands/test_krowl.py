@@ -148,6 +148,7 @@ def test_init_says_what_differs_in_this_project(tmp_path: Path) -> None:
     AUTOTHROTTLE_ENABLED = True
     HTTPCACHE_ENABLED = True
     COMPRESSION_ENABLED = False
+    CONCURENT_REQUESTS = 8
     JOBDIR = "jobs/all"
     DOWNLOADER_MIDDLEWARES = {
         "scrapy.downloadermiddlewares.useragent.UserAgentMiddleware": None,
@@ -164,6 +165,7 @@ def test_init_says_what_differs_in_this_project(tmp_path: Path) -> None:
         "HTTP cache: an answer from the cache is not archived",
         "shop.middlewares.RandomUserAgentMiddleware has no effect on what is sent",
         "COMPRESSION_ENABLED=False has no effect: ",
+        "CONCURENT_REQUESTS is not a known setting: did you mean CONCURRENT_REQUESTS?",
         "two: CONCURRENT_REQUESTS_PER_DOMAIN=8 has no effect: ",
         "JOBDIR=jobs/all is for one spider: give each its own",
     )
@@ -176,12 +178,14 @@ def test_init_says_what_differs_in_this_project(tmp_path: Path) -> None:
 def test_init_says_what_a_start_refuses(tmp_path: Path) -> None:
     more = """
     USER_AGENT = "shop/1.0"
+    TWISTED_REACTOR = None
     SCHEDULER = "scrapy_redis.scheduler.Scheduler"
     """
     project = Project(tmp_path, more)
     said = project.init("--contact", CONTACT, code=1)
     assert "A start is refused:\n- " in said
     assert "USER_AGENT='shop/1.0' must hold {contact}" in said
+    assert "TWISTED_REACTOR is None: it must have a value" in said
     assert "- scrapy-redis: remove SCHEDULER and DUPEFILTER_CLASS" in said
     assert said.endswith("krowlspider: no crawl starts before that is mended\n")
     # What it says is what a start says.

@@ -35,6 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
     "node": {"config", "spiders", "views", *ENGINE},
+    "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {"changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
 }

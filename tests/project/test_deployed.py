@@ -12,6 +12,7 @@ import pytest
 from setuptools import find_packages
 
 from tests.addon.installed import build_wheel, copy_source, environment, install
+from tests.library.webs import GIVEN, small_web, urls_of
 from tests.support.warm import ROOT
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(installed: Path, source: P
         for path in (source / "krowlspider").rglob("*")
         if path.is_file() and path.suffix not in {".py", ".pyc"}
     }
-    assert "krowlspider/py.typed" in data
+    assert {"krowlspider/py.typed", "krowlspider/__init__.pyi"} <= data
     assert {name for name in data if not (installed / name).is_file()} == set()
 
 
@@ -106,6 +107,21 @@ def test_the_installed_project_lists_its_spiders(scrapy):
     listed = scrapy("list")
     assert listed.returncode == 0, listed.stderr
     assert listed.stdout.split() == ["broad"]
+
+
+@pytest.mark.slow
+def test_a_program_crawls_with_the_wheel(installed: Path, tmp_path: Path):
+    """Its process finds the wheel where the program has found it: by a path that only it knows."""
+    with small_web() as web:
+        seed = web.url("a.test")
+        program = f"""
+import sys
+sys.path.append({str(installed)!r})
+from krowlspider import run
+assert sorted(page.url for page in run({seed!r}, **{GIVEN!r})) == {urls_of(web)!r}
+"""
+        done = run("-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
