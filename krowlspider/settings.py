@@ -291,6 +291,8 @@ KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
 
 # --- Archive --------------------------------------------------------------------------------------
 
+# False: nothing is archived. Queue, politeness and robots.txt are as with an archive.
+KROWL_ARCHIVE: bool = True
 # Folder of the WARC files; None: JOBDIR/warc.
 KROWL_WARC_DIR: Annotated[str | None, checks.folder] = None
 # First part of their names: letters, digits, dot, underscore, hyphen.

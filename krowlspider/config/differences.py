@@ -48,18 +48,22 @@ class Differences(NamedTuple):
     notes: list[str]
 
 
-def differences(settings: Settings, spider: type[Spider]) -> Differences:
+def differences(settings: Settings, spider: type[Spider], *, frontier: bool) -> Differences:
     """Return what differs for a spider. The settings are those of its project, with the add-on.
+
+    Without a ``frontier`` Scrapy's own components crawl, and only wrong settings are named.
 
     This loads the components that the settings name, for which a reactor must be installed.
     """
     crawler = Crawler(spider, settings)
-    notes = list(_of_packages(crawler.settings))
+    notes = list(_of_packages(crawler.settings)) if frontier else []
     try:
         crawler.addons.load_settings(crawler.settings)
     except SettingsError as error:
         # Values that are not valid cannot be compared.
         return Differences([str(error)], notes)
+    if not frontier:
+        return Differences([], [])
     notes += [*without_effect(crawler.settings), *out_of_place(crawler.settings)]
     unknown = misspelt(map(str, crawler.settings)).items()
     notes += [f"{name} is not a known setting: did you mean {known}?" for name, known in unknown]

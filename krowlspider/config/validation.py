@@ -349,10 +349,11 @@ def check(settings: BaseSettings) -> None:
         logger.warning("%s is not a known setting: did you mean %s?", name, known)
 
 
-def validate(settings: BaseSettings) -> None:
+def validate(settings: BaseSettings, some: frozenset[str] | None = None) -> None:
     """Read the secrets that are in files, and sizes and lists that are text; check all settings.
 
-    These are every KROWL_ setting and those of Scrapy that the crawl's components rely on.
+    These are every KROWL_ setting and those of Scrapy that the crawl's components rely on. Of those
+    with a checker, only ``some`` may be checked.
 
     :raises SettingsError: names every fault, joined by "; "
     """
@@ -364,8 +365,10 @@ def validate(settings: BaseSettings) -> None:
     ours = {name for name in settings if str(name).startswith("KROWL_")}
     ours |= {name for name in environ if name.startswith("KROWL_")}
     problems = [_unknown(name) for name in sorted(ours - KNOWN)]
-    problems += misplaced(settings)
-    problems += [fault for name in CHECKERS if (fault := problem(settings, name))]
+    if some is None:
+        problems += misplaced(settings)
+    names = [name for name in CHECKERS if some is None or name in some]
+    problems += [fault for name in names if (fault := problem(settings, name))]
     # Contradictions between two values can be found only if each value is valid.
     problems = problems or _contradictions(settings)
     if problems:
@@ -441,6 +444,8 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_SIGN is always, and there is no KROWL_SIGN_KEY: nothing would be signed. Give"
             " the file of the key (docs/identity.md), or leave KROWL_SIGN out"
         )
+    if settings["KROWL_WARC_UPLOAD"] and not settings.getbool("KROWL_ARCHIVE"):
+        found.append("KROWL_WARC_UPLOAD is set, and KROWL_ARCHIVE is False: remove one of them")
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
         found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
     if settings.getbool("KROWL_INDEXNOW") and settings["KROWL_RECRAWL"] != "continuous":

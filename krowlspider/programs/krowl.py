@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
-from scrapy.settings import default_settings
+from scrapy.settings import Settings, default_settings
 from scrapy.utils.reactor import install_reactor
 
-from krowlspider.addon import profile_of
+from krowlspider.addon import has_frontier, profile_of
 from krowlspider.archive.disk import write_durably
 from krowlspider.commands.crawl import loaded_spiders
 from krowlspider.config.contact import contact_fault
@@ -68,7 +68,7 @@ class Command(Program):
         values = {name: value for name, value in wanted.items() if not module.values.get(name)}
         if "KROWL_CONTACT" in values:
             _check_contact(opts.contact)
-        addon = profile_of(self.settings) is None
+        addon = profile_of(_settings_of(module.values)) is None
         plan = module.planned(values, addon=addon)
         if plan.hindrance:
             self.say("\n".join([*([LINE] if addon else []), *starmap(assignment, values.items())]))
@@ -92,13 +92,13 @@ class Command(Program):
 
     def _differences(self, values: Mapping[str, Any]) -> bool:
         """Print what differs with these settings; return whether a start would be refused."""
-        settings = self.settings.copy()
-        settings.setdict(values, priority="project")
+        settings = _settings_of(values)
         loader = loaded_spiders(settings)
         spiders = [loader.load(name) for name in sorted(loader.list())] or [Spider]
         # Components are loaded; the project's own reactor may be refused.
         install_reactor(default_settings.TWISTED_REACTOR)
-        found = [differences(settings, spider) for spider in spiders]
+        frontier = has_frontier(settings)
+        found = [differences(settings, spider, frontier=frontier) for spider in spiders]
         refusals = _joined(spiders, [each.refusals for each in found])
         notes = _joined(spiders, [each.notes for each in found])
         jobdirs = Counter(Crawler(spider, settings).settings["JOBDIR"] for spider in spiders)
@@ -114,6 +114,13 @@ class Command(Program):
         if not refusals:
             self.say(f"Then: {scrapy_with('crawl', getattr(spiders[0], 'name', 'SPIDER'))}")
         return bool(refusals)
+
+
+def _settings_of(values: Mapping[str, Any]) -> Settings:
+    """Return the settings of a project, without those that the command has filled in."""
+    settings = Settings()
+    settings.setdict(values, priority="project")
+    return settings
 
 
 def _check_contact(contact: str | None) -> None:

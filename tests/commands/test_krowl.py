@@ -236,3 +236,16 @@ def test_outside_of_a_project_the_way_out_is_named(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert "run this in the folder of its scrapy.cfg" in done.stderr
+
+
+def test_a_project_with_the_archive_alone_keeps_its_profile(tmp_path: Path) -> None:
+    """Scrapy's own components crawl there: nothing of them is refused, and nothing differs."""
+    more = """
+    ADDONS = {"krowlspider.addon.KrowlArchive": 100}
+    SCHEDULER = "scrapy_redis.scheduler.Scheduler"
+    COMPRESSION_ENABLED = False
+    """
+    project = Project(tmp_path, more)
+    said = project.init("--contact", CONTACT)
+    assert 'Krowl"' not in project.path.read_text()
+    assert [line for line in said.splitlines() if line.startswith("- ")] == []
