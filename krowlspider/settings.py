@@ -185,7 +185,8 @@ KROWL_REQUISITES: Annotated[str, one_of("none", "site", "any")] = "none"
 
 # --- Frontier -------------------------------------------------------------------------------------
 
-# Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
+# Folder of the crawl: frontier, seen set, WARC files; {spider} is replaced by the name of the
+# spider. None: a temporary folder, named in the log.
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL: Annotated[float, seconds(above=True, high=60)] = 1.0
