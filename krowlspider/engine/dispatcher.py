@@ -406,6 +406,8 @@ class Dispatcher:
             return False
         if verdict is Verdict.UNDECIDED:
             self._name_undecided(lease.host.name)
+        if self._job.hooks is not None and verdict is Verdict.DISALLOWED:
+            self._job.hooks.pages.is_disallowed(InFlight(lease.host, lease.entry.url, lease))
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
 

@@ -231,6 +231,14 @@ STATUSES = (
 )
 
 
+# The names of hooks, as of krowlspider.hooks.
+_HOOKS = (
+    *("archive", "compute_delay", "disallowed", "end", "enqueued", "error", "fetch"),
+    *("fetched_robots", "filter", "log", "priority", "recrawl_weight", "request_get"),
+    *("request_robots", "scope", "start", "visit", "visited"),
+)
+
+
 class Stat(NamedTuple):
     """A stat. With a ``label``, ``values`` are there from zero; others may come."""
 
@@ -384,6 +392,9 @@ STATS: dict[str, Stat] = {
         "Lag of the event loop: 99th percentile in the last KROWL_STATUS_INTERVAL."
     ),
     "krowl/head/request_count": Stat("Requests by HEAD, before the GET of their page."),
+    "krowl/hooks/failed_count": Stat("Calls of hooks that failed, by hook.", "hook", _HOOKS),
+    "krowl/hooks/slow_count": Stat("Calls of hooks that took too long, by hook.", "hook", _HOOKS),
+    "krowl/hooks/cut_off_count": Stat("Hooks that are cut off, by hook.", "hook", _HOOKS),
     "krowl/memory/held_bytes": Stat("Bytes of bodies in memory."),
     "krowl/memory/waits_count": Stat("Times that a body or the next request waited for memory."),
     "krowl/pages/duplicate_count": Stat(
