@@ -257,11 +257,14 @@ class Scheduler(BaseScheduler):
         connect = self._crawler.signals.connect
         if not self._codec.makes_pages:
             # The start requests of an ordinary spider come from the spider alone.
-            self._start_hooks = partial(life.start, ())
             connect(self._start_hooks, signals.spider_opened)
         if hooked.pages.error is not None:
             connect(self._callback_failed, signals.spider_error)
         return life
+
+    async def _start_hooks(self) -> None:
+        assert self.hook_life is not None
+        await self.hook_life.start(())
 
     def _callback_failed(self, failure: Failure, response: Response) -> None:
         hooked, request = self._job.hooks, response.request

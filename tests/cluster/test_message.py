@@ -56,6 +56,7 @@ _MESSAGES = st.builds(
     via=_URLS,
     hop=st.sampled_from(["", "L", "M"]),
     words=st.sampled_from(["", "{}", '{"tag":"news","depth":2}']),
+    state=st.sampled_from(["", "7", '{"a":["ü"]}']),
     meta=st.dictionaries(st.sampled_from(["x", "y"]), _PLAIN.filter(is_plain), max_size=2),
 )
 

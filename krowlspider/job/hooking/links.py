@@ -127,6 +127,12 @@ class LinkBatch:
         self.wanted: frozenset[str] = frozenset()
         self._policies: Ranks | None = None
 
+    @property
+    def are_links(self) -> bool:
+        """Return whether pages name the URLs. Seeds are a person's: their scope and their priority
+        are not asked about."""
+        return bool(self._page or self.depth)
+
     def _link(self, url: str) -> Url:
         link = self._links.get(url)
         if link is None:
@@ -169,10 +175,9 @@ class LinkBatch:
 
     def lifted(self, urls: Sequence[str], reasons: list[str | None]) -> list[int]:
         """Ask `Hooks.scope`; put HOOK among the reasons of what it refuses. Return the indexes of
-        those URLs whose refusal by the spider's scope it lifts. Seeds are a person's, and are not
-        asked about."""
+        those URLs whose refusal by the spider's scope it lifts."""
         call = self._hooks.scope
-        if call is None or not (self._page or self.depth):
+        if call is None or not self.are_links:
             return []
         begun, asked = perf_counter(), 0
         found = []
@@ -202,7 +207,7 @@ class LinkBatch:
     def ranks(self, policies: Ranks | None) -> Ranks | None:
         """Return what has the priorities of these links: this batch, if `Hooks.priority` is
         overridden."""
-        if self._hooks.priority is None:
+        if self._hooks.priority is None or not self.are_links:
             return policies
         self._policies = policies
         return self
