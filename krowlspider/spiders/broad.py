@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
     from krowlspider.engine.requisites import RequisiteReader
     from krowlspider.frontier.seed_table import SeedLine
+    from krowlspider.job.hooking.hooked import Hooked
     from krowlspider.job.hooking.life import HookLife
     from krowlspider.job.hooking.pages import PageHooks
     from krowlspider.job.in_flight import InFlight
@@ -454,7 +455,7 @@ class BroadSpider(Spider):
             return None
         page, states = self._read(response), None
         if self._hooks is not None:
-            states = await self._visited_by(self._hooks, page, response)
+            states = await self._visited_by(self._hooks.pages, page, response)
         if (meters := self.scheduler.meters) is not None:
             meters.links.observe(len(page.links))
         if self._notes:
@@ -472,15 +473,14 @@ class BroadSpider(Spider):
             self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
         await self._follow(page, response, depth, states)
         if self._hooks is not None:
-            await self._hooks.has_visited(self._in_flight(response), page.links)
+            await self._hooks.pages.has_visited(self._in_flight(response), page.links)
         return page
 
     # --- hooks ---
 
     @cached_property
-    def _hooks(self) -> PageHooks | None:
-        hooked = job_of(self.crawler).hooks
-        return None if hooked is None else hooked.pages
+    def _hooks(self) -> Hooked | None:
+        return job_of(self.crawler).hooks
 
     def _in_flight(self, response: Response) -> InFlight | None:
         request = response.request
@@ -600,8 +600,7 @@ class BroadSpider(Spider):
             seed=response.meta.get("krowl_seed", ""),
             states=states,
         )
-        hooks = job_of(self.crawler).hooks
-        at_once = _LINKS_AT_ONCE if hooks is None else hooks.links.at_once
+        at_once = _LINKS_AT_ONCE if self._hooks is None else self._hooks.links.at_once
         await self._discover(page.links, discover, at_once)
 
     async def _discover(
@@ -635,7 +634,7 @@ class BroadSpider(Spider):
             is_guess = bool(response.meta.get("krowl_bare"))
             states = None
             if self._hooks is not None and (in_flight := self._in_flight(response)) is not None:
-                states = {target: self._hooks.state_text(in_flight)}
+                states = {target: self._hooks.pages.state_text(in_flight)}
             intake.discover(
                 [target],
                 again=is_guess and target == response.url.replace("http:", "https:", 1),
