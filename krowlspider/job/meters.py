@@ -59,6 +59,7 @@ _DROPPED = {
     "connect_timeout": (_LATE, "KROWL_CONNECT_TIMEOUT"),
     "first_byte_timeout": (_LATE, ""),
     "total_timeout": (_LATE, "DOWNLOAD_TIMEOUT"),
+    "hook": ("a hook does not want it", "KROWL_HOOKS"),
     "head_type": ("its answer to HEAD has a type that is skipped", "KROWL_SKIP_EXTENSIONS"),
     "stopped": ("a spider stopped its download", ""),
     "ignored": ("a middleware refused it", ""),
@@ -211,6 +212,7 @@ DROPPED = tuple(
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
             *(
                 "head_type",
+                "hook",
                 "seed_depth",
                 "seed_pages",
                 "operator",

@@ -473,7 +473,8 @@ class BroadSpider(Spider):
             self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
         await self._follow(page, response, depth, states)
         if self._hooks is not None:
-            await self._hooks.pages.has_visited(self._in_flight(response), page.links)
+            links = [] if self._is_forbidden(page) else page.links
+            await self._hooks.pages.has_visited(self._in_flight(response), links)
         return page
 
     # --- hooks ---
@@ -481,6 +482,9 @@ class BroadSpider(Spider):
     @cached_property
     def _hooks(self) -> Hooked | None:
         return job_of(self.crawler).hooks
+
+    def _is_forbidden(self, page: Page) -> bool:
+        return page.nofollow and not self._follow_nofollow
 
     def _in_flight(self, response: Response) -> InFlight | None:
         request = response.request

@@ -89,6 +89,8 @@ class HookLife:
                 )
             self._waiting += len(seeds)
         done = Enqueued()
+        # Nobody can cancel it.
+        done.set_running_or_notify_cancel()
         self._loop.call_soon_threadsafe(self._begin, seeds, text, done)
         return done
 
@@ -110,15 +112,13 @@ class HookLife:
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
             await self._make_durable()
-        except asyncio.CancelledError:
-            done.cancel()
-            raise
-        except STORE_ERRORS as error:
-            # The crawl stops because of it.
+        except Exception as error:
+            if not isinstance(error, STORE_ERRORS):
+                logger.exception("URLs from outside could not be queued")
+            # An error of the store has stopped the crawl.
             done.set_exception(error)
         else:
-            if not done.cancelled():
-                done.set_result(new)
+            done.set_result(new)
         finally:
             with self._lock:
                 self._waiting -= left
@@ -133,6 +133,8 @@ class HookLife:
         if (call := self._hooked.calls.get("end")) is not None:
             await call.answer(reason)
         self._hooked.hooks._enqueue = None
+        # What a thread has just given begins in the next turn.
+        await asyncio.sleep(0)
         if self._tasks:
             await asyncio.wait(self._tasks)
         if cut := self._hooked.cut_off():

@@ -22,6 +22,8 @@ SCOPE = frozenset({"allow", "deny", "depth", "domain", "host"})
 _PRIORITY_MAX = 999
 # Seconds that the hooks of one batch of links take as a rule, and the most links of a batch.
 _BATCH, _LINKS_MAX = 0.02, 500
+# Before anything is known of their time.
+_FIRST = 25
 # Weight of the newest batch in the average.
 _ALPHA = 0.3
 
@@ -49,7 +51,7 @@ class LinkHooks:
         self.scope = scope
         self.filter = filter_
         self.priority = priority
-        self.at_once = _LINKS_MAX
+        self.at_once = _FIRST
         self._enqueued = enqueued
         self._taken: list[Candidate] = []
         self._average = 0.0
