@@ -86,13 +86,14 @@ class Archiving(Watching):
         path = url.url.rpartition("/")[2]
         self.seen.append((path, answer.status))
         assert (b"Host", url.host.encode()) in answer.request_headers
-        if path == "b":
+        if path in ("b", "robots.txt"):
             return SKIP
         return Redact("Set-Cookie", "user-agent") if path == "a" else None
 
 
 def test_archive_keeps_skips_and_redacts(tmp_path: Path) -> None:
-    """A page that is skipped is done, with its row. Every tool finds the records valid."""
+    """A page that is skipped is done, with its row. A robots.txt is never skipped. Every tool finds
+    the records valid."""
     secret = {"Content-Type": "text/html", "Set-Cookie": "id=s3cret"}
     spec = [*SITE[:2], {"path": "/a", "headers": secret, "body": "open"}, *SITE[3:]]
     crawl, log = hooked(tmp_path, Archiving, spec=spec)
@@ -110,6 +111,7 @@ def test_archive_keeps_skips_and_redacts(tmp_path: Path) -> None:
     assert b"User-Agent: [removed]\r\n" in asked.block
     assert not any(b"s3cret" in record.block for record in records)
     assert not records.about(f"{root}b")
+    assert len(records.about(f"{root}robots.txt")) == 2
     assert ["Krowl-Redacted" in record for record in records.about(root)] == [False, False]
     assert crawl.stats["krowl/frontier/done_count"] == 4
     assert crawl.stats["krowl/archive/left_out_count"] == 1

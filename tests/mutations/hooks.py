@@ -26,20 +26,16 @@ _TABLE = (
         *(_GOCRAWL, "            raise as_scrapy(error) from error", "            pass"),
     ),
     (
-        *("a-fetch-of-a-hook-is-free", "1", "krowlspider/engine/hooked_handler.py", _GOCRAWL),
-        *("        in_flight.memory = memory\n", ""),
+        *("robots-left-out-by-a-hook", "a robots.txt is archived", _HOOKING + "/pages.py", _MORE),
+        *("found is not False or in_flight.robots_fetch is not None", "found is not False"),
     ),
     (
-        *("a-hook-lifts-all-rules", "scope lifts the spider's rules alone", _HOOKING + "/links.py"),
-        *(_MORE, "elif answer is True and reason is not None:", "elif answer is True and (reason"),
+        *("a-hook-lifts-all-rules", "scope lifts the spider's rules alone"),
+        *("krowlspider/job/intake.py", _MORE, "reasons[at] = reason", "reasons[at] = None"),
     ),
     (
-        *(
-            "a-revisit-is-a-first-fetch",
-            "a page that may have a row says so",
-            _HOOKING + "/links.py",
-        ),
-        *(_GOCRAWL, "[None if is_wanted else key", "[key"),
+        *("no-revisit", "filter forces a revisit", _HOOKING + "/links.py", _GOCRAWL),
+        *("[is_known and not wanted for", "[is_known for"),
     ),
     (
         *("owner-decides-again", "the finder's hooks decide", "krowlspider/job/cluster_traffic.py"),

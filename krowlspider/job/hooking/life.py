@@ -84,8 +84,8 @@ class HookLife:
         with self._lock:
             if self._waiting + len(seeds) > WAITING_MAX:
                 raise HookError(
-                    f"{self._waiting:,} URLs wait to be taken, {WAITING_MAX:,} at most: wait for"
-                    " what enqueue() returned before"
+                    f"{counted(self._waiting, 'URL')} to be taken already, {WAITING_MAX:,} at most:"
+                    " wait for what enqueue() returned before"
                 )
             self._waiting += len(seeds)
         done = Enqueued()
