@@ -206,7 +206,7 @@ def test_the_state_comes_with_the_page_after_kills(tmp_path: Path) -> None:
     name = f"{Carrying.__module__}.Carrying"
     with SimulatedWeb(spec=CHAIN) as web:
         settings = {"KROWL_HOOKS": name, "KROWL_DELAY_MIN": 0.4}
-        for most in (4, 9):
+        for most in (3, 9):
             crawl = crawl_of(web, tmp_path, [web.url("a.test", "/")], settings=settings)
             assert isinstance(crawl, SimulatedCrawl)
             crawl.run_until_killed(web, lambda most=most: len(pages(web.log())) >= most)

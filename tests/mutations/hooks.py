@@ -57,7 +57,7 @@ _TABLE = (
     ),
     (
         *("outside-is-not-durable", "URLs from outside are on disk", _HOOKING + "/life.py"),
-        *(_GOCRAWL, "            await self._make_durable()\n", ""),
+        *(("tests/hooks/test_outside.py",), "            await self._make_durable()\n", ""),
     ),
 )
 HOOKS = tuple(
