@@ -264,6 +264,8 @@ class Scheduler(BaseScheduler):
 
     async def _start_hooks(self) -> None:
         assert self.hook_life is not None
+        # Its URLs have owners.
+        await self.join()
         await self.hook_life.start(())
 
     def _callback_failed(self, failure: Failure, response: Response) -> None:

@@ -26,8 +26,9 @@ BAD_MAX, FORGIVEN = 20.0, 0.02
 class Call:
     """One hook. It returns None, the default of every hook, if the call fails.
 
-    ``timeout`` is in seconds, for a coroutine. ``count`` is called with the name of each stat to
-    count, ``clock`` returns seconds.
+    ``timeout`` is in seconds, for a coroutine. ``may_hold``: a plain function may take long, as the
+    crawl does not run when it is called. ``count`` is called with the name of each stat to count,
+    ``clock`` returns seconds.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Call:
         *,
         timeout: float,
         count: Callable[[str], object],
+        may_hold: bool = False,
         clock: Callable[[], float] = perf_counter,
     ):
         self.name = name
@@ -46,6 +48,7 @@ class Call:
         self._method = method
         self._timeout = timeout
         self._count = count
+        self._may_hold = may_hold
         self._clock = clock
         self._bad = 0.0
 
@@ -98,7 +101,7 @@ class Call:
         self._note_bad(f"{counted(self.failures, 'call')} failed, the last with {error!r}")
 
     def _took(self, seconds: float) -> None:
-        if seconds > SLOW:
+        if seconds > SLOW and not self._may_hold:
             self._is_slow(f"one call held the event loop for {seconds:.2f} s", seconds)
         elif self._bad:
             self._bad = max(0.0, self._bad - FORGIVEN)

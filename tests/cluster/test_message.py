@@ -172,6 +172,9 @@ def _with(**fields: Any) -> bytes:
 
 
 BAD = [
+    b'{"url": "http://a.test/", "meta": {"krowl_state": "{"}}',
+    b'{"url": "http://a.test/", "meta": {"krowl_state": "1\\n"}}',
+    b'{"url": "http://a.test/", "meta": {"krowl_state": "' + b"1" * 4097 + b'"}}',
     b"",
     b"null",
     b"[]",

@@ -89,6 +89,14 @@ def test_a_call_that_holds_the_loop_is_slow() -> None:
     assert call.now(0) is None
 
 
+def test_start_and_end_may_hold_the_loop() -> None:
+    clock = Clock()
+    counted: Counter[str] = Counter()
+    call = Call("start", clock.hold, timeout=1, count=counted.update, may_hold=True, clock=clock)
+    assert call.now(60) == "answer"
+    assert (call.cut, counted) == ("", {})
+
+
 def test_a_coroutine_has_its_time() -> None:
     async def ask(what: str) -> str:
         if what == "late":

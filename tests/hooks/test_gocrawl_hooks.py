@@ -256,6 +256,23 @@ def test_filter_refuses_and_forces_a_revisit(tmp_path: Path) -> None:
     assert crawl.stats["krowl/frontier/done_count"] == 4
 
 
+class Refusing(Watching):
+    def filter(self, link: Url, is_known: bool) -> bool | None:
+        if link.url.endswith("/no"):
+            self.seen.append((link.source.rpartition("/")[2], is_known))
+            return False
+        return None
+
+
+def test_what_filter_refuses_is_not_known(tmp_path: Path) -> None:
+    """The next page that names it brings it again."""
+    spec = [ROBOTS, page("/", anchors("/a", "/no")), page("/a", anchors("/no")), page("/no", "")]
+    crawl, log = hooked(tmp_path, Refusing, spec=spec)
+    assert paths(log) == ["/", "/a"]
+    assert Watching.seen == [("", False), ("a", False)]
+    assert dropped(crawl) == {"hook": 2}
+
+
 class Enqueueing(Watching):
     def enqueued(self, url: Url) -> None:
         self.seen.append((url.url.rpartition("/")[2], url.depth, url.source.rpartition("/")[2]))

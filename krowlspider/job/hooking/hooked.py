@@ -46,6 +46,7 @@ class Hooked:
                 name,
                 getattr(hooks, name),
                 timeout=fetch_timeout if name == "fetch" else timeout,
+                may_hold=name in ("start", "end"),
                 count=count,
             )
             for name in overridden(hooks)
