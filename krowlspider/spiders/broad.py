@@ -392,7 +392,7 @@ class BroadSpider(Spider):
         lines = await run_in_thread(list, islice(chained.from_iterable(seeds.chunks()), SEEDS_MAX))
         if len(lines) == SEEDS_MAX:
             logger.error(
-                "The hook start gets less than %s seeds: decide about those of %s in the hook"
+                "The hook start gets fewer than %s seeds: decide about those of %s in the hook"
                 " filter",
                 f"{SEEDS_MAX:,}",
                 seeds.source,
@@ -402,7 +402,7 @@ class BroadSpider(Spider):
         if chosen is None:
             return in_chunks(iter(lines)), None
         states = {seed.url: state for seed, state in chosen if state}
-        known = {line.url for line in lines}
+        known = {line.url for line in lines if line.url}
         if added := [seed for seed, _ in chosen if seed.url not in known]:
             self.scheduler.intake.give(added, states)
         left_out = known.difference(seed.url for seed, _ in chosen)

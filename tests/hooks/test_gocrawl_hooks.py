@@ -65,7 +65,7 @@ class Starting(Watching):
 
 def test_start_chooses_the_seeds(tmp_path: Path) -> None:
     """One is left out, one is added, one has a state."""
-    crawl, log = hooked(tmp_path, Starting, "a.test/", "b.test/")
+    crawl, log = hooked(tmp_path, Starting, "a.test/", "b.test/", "ftp://c.test/")
     assert Watching.seen[0] == ["a.test", "b.test"]
     assert sorted(Watching.seen[1:]) == [("", {"given": 1}), ("b", None)]
     assert Counter(paths(log)) == {"/": 1, "/b": 1}
