@@ -41,6 +41,10 @@ class JobError(KrowlError):
     """The job folder cannot be used: not writable, in use, or of another job."""
 
 
+class CrawlError(KrowlError):
+    """A crawl of the library ended before its work was done. What is queued stays queued."""
+
+
 def scrapy_with(*words: object) -> str:
     """Return a command of Scrapy for the shell, with the program as this process was started."""
     program = Path(sys.argv[0])

@@ -425,8 +425,8 @@ FEED_EXPORTERS_BASE = {
     **default_settings.FEED_EXPORTERS_BASE,
     "csv": "krowlspider.engine.csv_export.CsvItemExporter",
 }
-# Off here, on by default in Scrapy 2.19. To use the extension, set this to True and add it to
-# EXTENSIONS.
+# Off here, on by default in Scrapy 2.19: it runs Python code that is posted to it. To use the
+# extension, set this to True and add it to EXTENSIONS.
 REMOTE_CONTROL_ENABLED = False
 
 # --- Metrics --------------------------------------------------------------------------------------
@@ -452,6 +452,9 @@ KROWL_CONTROL_PORT: Annotated[list[int], checks.one_port_or_range] = [9430, 9450
 # start makes one, in JOBDIR/control-token, which only its owner can read.
 KROWL_CONTROL_TOKEN: Annotated[str, checks.control_token] = ""
 KROWL_CONTROL_TOKEN_FILE: Annotated[str, checks.file_of_secret] = ""
+# True: programs that use tools, such as assistants, watch and steer the crawl by the Model Context
+# Protocol, at /mcp of the live page. Without the token they only watch.
+KROWL_CONTROL_MCP: bool = False
 
 # --- Notices --------------------------------------------------------------------------------------
 

@@ -33,6 +33,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
     "node": {"config", "spiders", "views", *ENGINE},
+    "library": {"krowlspider", "commands", "config", "spiders", *ENGINE},
     "commands": {"krowlspider", "config", "node", "programs", *ENGINE},
     "programs": {"krowlspider", "changes", "commands", "config", "corpus", "views", *ENGINE},
 }

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from setuptools import find_packages
 
+from tests.library.webs import GIVEN, small_web, urls_of
+
 ROOT = Path(__file__).parents[2]
 # What a release holds besides README.md and LICENSE; never the checkout's other folders.
 SOURCE = (
@@ -118,6 +120,10 @@ def test_the_wheel_holds_every_module_and_nothing_of_the_tests(installed: Path, 
     }
     ours = {str(p.relative_to(source)) for name in packages for p in (source / name).rglob("*.py")}
     assert there == ours
+    # With these, type checkers read the package.
+    assert {path.name for path in (installed / "krowlspider").glob("*py*")} >= {
+        *("py.typed", "__init__.pyi")
+    }
     assert not (installed / "tests").exists()
 
 
@@ -126,6 +132,21 @@ def test_the_installed_project_lists_its_spiders(scrapy):
     listed = scrapy("list")
     assert listed.returncode == 0, listed.stderr
     assert listed.stdout.split() == ["broad"]
+
+
+@pytest.mark.slow
+def test_a_program_crawls_with_the_wheel(installed: Path, tmp_path: Path):
+    """Its process finds the wheel where the program has found it: by a path that only it knows."""
+    with small_web() as web:
+        seed = web.url("a.test")
+        program = f"""
+import sys
+sys.path.append({str(installed)!r})
+from krowlspider import run
+assert sorted(page.url for page in run({seed!r}, **{GIVEN!r})) == {urls_of(web)!r}
+"""
+        done = run("-c", program, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
