@@ -422,6 +422,11 @@ class Intake:
             self.wake()
         return added
 
+    def at_once(self, most: int) -> int:
+        """Return how many URLs to `discover` in one turn of the event loop, ``most`` without
+        hooks."""
+        return most if self._hooks is None else min(most, self._hooks.at_once)
+
     def _ask_hooks(
         self,
         hooked: LinkBatch,

@@ -363,9 +363,12 @@ class BroadSpider(Spider):
         intake.begin_seeds(seeds.name)
         try:
             while lines := await run_in_thread(next, chunks, None):
-                new += intake.plant(seeds.name, lines, after=last, states=states)
-                last = lines[-1].number
-                await asyncio.sleep(0)
+                at_once = intake.at_once(len(lines))
+                for at in range(0, len(lines), at_once):
+                    part = lines[at : at + at_once]
+                    new += intake.plant(seeds.name, part, after=last, states=states)
+                    last = part[-1].number
+                    await asyncio.sleep(0)
                 for _ in intake.promote_known():
                     await asyncio.sleep(0)
                 # No event tells when the disk has room again, so poll.

@@ -102,8 +102,9 @@ class HookLife:
     async def _take(self, seeds: list[Seed], state: str, done: Enqueued) -> None:
         new, left = 0, len(seeds)
         try:
-            for at in range(0, len(seeds), _AT_ONCE):
-                some = seeds[at : at + _AT_ONCE]
+            while left:
+                at = len(seeds) - left
+                some = seeds[at : at + min(_AT_ONCE, self._hooked.links.at_once)]
                 new += self._give(some, {each.url: state for each in some} if state else {})
                 with self._lock:
                     self._waiting -= len(some)

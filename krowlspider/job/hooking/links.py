@@ -83,7 +83,7 @@ class LinkHooks:
         return answer
 
     def note(self, candidates: list[Candidate]) -> None:
-        """Remember what goes into the queue, for `told`."""
+        """Remember what goes into the queue, for `tell`."""
         if self._enqueued is not None:
             self._taken += candidates
 
@@ -92,11 +92,13 @@ class LinkHooks:
         if self._enqueued is None:
             return
         taken, self._taken = self._taken, []
+        begun = perf_counter()
         for each in taken:
             entry = each.entry
             if not entry.file:
                 url = Url(entry.url, each.host, entry.depth, entry.via, state_of(entry.state))
                 self._enqueued.now(url)
+        self.took(perf_counter() - begun, len(taken))
 
     def took(self, seconds: float, links: int) -> None:
         """Learn how long the hooks of a batch have taken."""
