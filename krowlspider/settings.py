@@ -258,6 +258,14 @@ KROWL_HEAD: bool = False
 # nofollow.
 KROWL_FOLLOW_NOFOLLOW: bool = False
 
+# --- Hooks ----------------------------------------------------------------------------------------
+
+# Path of a class derived from krowlspider.hooks.Hooks, "my.module.Hooks": its methods see the crawl
+# and decide about links, delays, fetches, pages and records: docs/hooks.md. None: there are none.
+KROWL_HOOKS: Annotated[str | None, checks.hooks] = None
+# Seconds for which a hook that is a coroutine may take, fetch excepted, which has DOWNLOAD_TIMEOUT.
+KROWL_HOOKS_TIMEOUT: Annotated[float, seconds(above=True, high=3600)] = 10.0
+
 # --- Cluster --------------------------------------------------------------------------------------
 
 # Name of the cluster, the same at all its nodes.

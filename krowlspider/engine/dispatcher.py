@@ -409,6 +409,8 @@ class Dispatcher:
         If robots.txt cannot be fetched now, keep the entry queued and return True. If the entry is
         a seed without a scheme, queue its http URL in its place and return False.
         """
+        if self._job.hooks is not None and verdict is Verdict.DISALLOWED:
+            self._job.hooks.pages.is_disallowed(InFlight(lease.host, lease.entry.url, lease))
         if lease.entry.is_awaited:
             self._drop(lease, verdict.value)
             return False
