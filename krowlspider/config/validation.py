@@ -459,6 +459,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_INDEXNOW is True, and KROWL_RECRAWL is not continuous: only a crawl that goes on"
             " brings pages forward"
         )
+    if settings["KROWL_CONSUL"] and settings.getbool("KROWL_BROWSER"):
+        found.append(
+            "KROWL_BROWSER is True, and KROWL_CONSUL is set: other nodes own the hosts of what a"
+            " page asks for. Use the browser in a crawl of one process"
+        )
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
         found.append(
             "KROWL_CONSUL is set, and REDIS_URL is not: give this node's Redis, as the other nodes"

@@ -214,8 +214,8 @@ class Dispatcher:
                 return None
             # Asking for the next probe may have ended the outage.
             is_out = outages.is_out
-        if self._awaited.waiting and not is_out:
-            if (request := self.next_awaited()) is not None:
+        if not is_out:
+            if self._awaited.waiting and (request := self.next_awaited()) is not None:
                 return request
             if self._awaited.are_many:
                 self._waker.wake_at(clock() + _LOOK_AGAIN)

@@ -70,6 +70,8 @@ _SEEDS_LOOK = 1.0
 _SEEDS_AT_ONCE = 200
 # Looks in a row that find none at any node of a cluster: one may be on its way to its owner.
 _LOOKS_OF_NODES = 5
+# Pages fetched for the browser, as a multiple of those that it opens at a time.
+_IN_LINE = 2
 
 
 def _nothing_yet() -> bool:
@@ -178,7 +180,9 @@ class Scheduler(BaseScheduler):
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
+            most_pages=_IN_LINE * settings.getint("KROWL_BROWSER_PAGES"),
             is_node=node is not None,
+            same_site=settings["KROWL_REQUISITES"] == "site",
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         if settings.getbool("KROWL_HEAD") or job.sites is not None:
