@@ -43,12 +43,13 @@ _NOT_SENT = frozenset(
         *(b"if-match", b"if-unmodified-since", b"cache-control", b"pragma"),
     }
 )
-# Headers of an answer that are not of its content, or that send the browser elsewhere.
+# Headers of an answer that are not of its content, that send the browser elsewhere, or that have it
+# wait for a person who knows a password.
 _NOT_HANDED_ON = frozenset(
     {
         *(b"connection", b"keep-alive", b"transfer-encoding", b"content-length", b"trailer"),
         *(b"content-encoding", b"proxy-authenticate", b"proxy-connection", b"upgrade"),
-        *(b"alt-svc", b"nel", b"report-to", b"reporting-endpoints"),
+        *(b"www-authenticate", b"alt-svc", b"nel", b"report-to", b"reporting-endpoints"),
     }
 )
 # A request goes through the middlewares as a spider's, but the browser follows redirects, keeps
