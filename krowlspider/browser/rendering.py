@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds beyond KROWL_BROWSER_TIMEOUT for the page methods of a request, and to read the page.
 _MORE = 60.0
+# Seconds between two looks whether a page that loads has time left.
+_LOOK = 0.5
 # Meta keys in which scrapy-playwright leaves something for the callback.
 _FOR_CALLBACK = ("playwright_page", "playwright_security_details")
 # Failed pages that are named in the log.
@@ -170,20 +172,24 @@ class Renderer:
         return Request(request.url, meta={**meta, **own})
 
     async def _settled(self, page: Any) -> None:
-        """Return when a page is loaded and asks for nothing more, or KROWL_BROWSER_TIMEOUT is over.
-
-        Then what it still waits for is given up.
-        """
+        """Return when a page is loaded and asks for nothing more, KROWL_BROWSER_TIMEOUT is over, or
+        the crawl ends. Then what it still waits for is given up."""
+        loop = asyncio.get_running_loop()
+        end, engine = loop.time() + self._timeout, self._crawler.engine
+        idle = asyncio.ensure_future(_idle(page))
         try:
-            async with asyncio.timeout(self._timeout):
-                await page.wait_for_load_state("load", timeout=0)
-                await page.wait_for_load_state("networkidle", timeout=0)
-        except TimeoutError:
-            self._count("krowl/browser/cut_count")
-            await page.evaluate("window.stop()")
+            while not idle.done() and loop.time() < end and not is_closing(engine):
+                await asyncio.wait({idle}, timeout=_LOOK)
+            if idle.done():
+                idle.result()
+                return
+        finally:
+            idle.cancel()
+        self._count("krowl/browser/cut_count")
+        await page.evaluate("window.stop()")
 
     def _failed(self, request: Request, error: Exception, in_flight: InFlight) -> None:
-        if getattr(self._browser, "browser", None) is None:
+        if not self._crawler.stats.get_value("playwright/browser_count"):
             in_flight.stays = True
             self._job.stop_for(f"KROWL_BROWSER: Chromium cannot be started: {_line(error)}")
             return
@@ -251,6 +257,11 @@ class Renderer:
         await asyncio.gather(*self._ending)
         await self._browser.close()
         await self._proxy.close()
+
+
+async def _idle(page: Any) -> None:
+    await page.wait_for_load_state("load", timeout=0)
+    await page.wait_for_load_state("networkidle", timeout=0)
 
 
 def _page_method() -> Any:

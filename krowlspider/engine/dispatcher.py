@@ -425,7 +425,7 @@ class Dispatcher:
 
     def _report_page(self, host: Host, lease: Lease, authority: str) -> None:
         assert self._on_page is not None
-        if not lease.entry.is_requisite:
+        if not lease.entry.is_part:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry)
 

@@ -193,7 +193,8 @@ class Scheduler(BaseScheduler):
                 skipped=settings.getlist("KROWL_SKIP_EXTENSIONS"),
                 sites=job.sites,
             )
-        has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
+        has_parts = settings["KROWL_REQUISITES"] != "none" or settings.getbool("KROWL_BROWSER")
+        has_parts |= job.sites is not None
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -204,8 +205,8 @@ class Scheduler(BaseScheduler):
             recrawl=self.recrawl,
             head_first=self.head_first,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
-            # Without requisites, a page waits for each robots.txt.
-            on_page=self._look_at_robots if has_requisites else None,
+            # Without requisites and a browser, a page waits for each robots.txt.
+            on_page=self._look_at_robots if has_parts else None,
         )
         self.last_requests = LastRequests(
             self.flights,
@@ -500,7 +501,7 @@ class Scheduler(BaseScheduler):
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return
         self._frontier.queues.unpop(lease)
-        if lease.entry.is_requisite:
+        if lease.entry.is_part:
             # Its host need not be one whose pages are crawled: see `_look_at_robots`.
             return
         self._report_robots(robots_fetch.host, robots_fetch.authority, sitemaps, lease.entry)

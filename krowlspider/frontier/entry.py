@@ -182,6 +182,11 @@ class Entry(Struct, eq=False, gc=False):
         return self.request[:1] == REQUISITE
 
     @property
+    def is_part(self) -> bool:
+        """Return whether a page needs it: a requisite, or what its browser asks for."""
+        return self.request[:1] in (REQUISITE, SUBREQUEST)
+
+    @property
     def is_awaited(self) -> bool:
         return self.request[:1] in (AWAITED, SUBREQUEST)
 

@@ -40,7 +40,7 @@ LIBRARY = ROOT / ".cache" / "browser-library"
 # Where the sites are; 127.0.0.1 is as private as any address.
 ADDRESS = "127.0.0.9"
 DELAY = 0.25
-RED, CREAM, GREEN = (200, 30, 60), (250, 240, 215), (20, 160, 80)
+RED, GREEN = (200, 30, 60), (20, 160, 80)
 
 STYLE = """
 body { background: rgb(250, 240, 215); margin: 0; font: 16px sans-serif }
@@ -289,7 +289,7 @@ def test_a_replay_without_network_looks_as_live(browsed: Browsed, tmp_path: Path
         for name, (x, y) in browsed.front["middles"].items()
         if name not in {"list", "log"}
     }
-    assert spots["head"], spots["foot"] == (RED, GREEN)
+    assert (spots["head"], spots["foot"]) == (RED, GREEN)
     assert {name: tuple(spot) for name, spot in seen["spots"].items() if name in spots} == spots
     assert seen["title"] == "Front"
     assert "one été" in seen["text"]
