@@ -60,17 +60,17 @@ def faults(settings: BaseSettings) -> list[str]:
     return found
 
 
-def handler_of(crawler: Crawler, *, port: int, pin: str, timeout: float) -> BaseDownloadHandler:
-    """Return scrapy-playwright's download handler for a browser behind the proxy at ``port``.
+def handler_of(crawler: Crawler, *, pin: str, timeout: float) -> BaseDownloadHandler:
+    """Return scrapy-playwright's download handler. Call `send_through` before its first request.
 
     ``pin`` is as in `Certificates`, ``timeout`` the seconds of a navigation.
 
     :raises KrowlError: scrapy-playwright is not installed
     :raises SettingsError: its settings cannot be used
     """
-    module = need("scrapy_playwright.handler", "browser")
     if found := faults(crawler.settings):
         raise SettingsError(found[0])
+    module = need("scrapy_playwright.handler", "browser")
     settings = crawler.settings.copy()
     settings.frozen = False
     own = settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS")
@@ -79,8 +79,6 @@ def handler_of(crawler: Crawler, *, port: int, pin: str, timeout: float) -> Base
         "chromium_sandbox": os.geteuid() != 0,
         **own,
         "args": [*own.get("args", ()), *FLAGS, f"--ignore-certificate-errors-spki-list={pin}"],
-        # What belongs to no page has no credentials there.
-        "proxy": {"server": server_at(port), "bypass": "<-loopback>"},
     }
     settings.setdict(
         {
@@ -97,19 +95,26 @@ def handler_of(crawler: Crawler, *, port: int, pin: str, timeout: float) -> Base
     return handler
 
 
-def server_at(port: int) -> str:
-    """Return the URL of the proxy."""
-    return f"http://127.0.0.1:{port}"
+def send_through(handler: Any, port: int) -> None:
+    """Let a browser that is not started yet fetch through the proxy at a port of 127.0.0.1.
+
+    What belongs to no page has no credentials there.
+    """
+    handler.config.launch_options["proxy"] = proxy_at(port)
+
+
+def proxy_at(port: int) -> dict[str, str]:
+    """Return the proxy of a browser or a context. Loopback goes through it too."""
+    return {"server": f"http://127.0.0.1:{port}", "bypass": "<-loopback>"}
 
 
 def context_of(
     given: dict[str, Any], *, port: int, name: str, password: str, agent: str
 ) -> dict[str, Any]:
     """Return the arguments of a page's browser context; ``given`` are those of its request."""
-    proxy = {"server": server_at(port), "bypass": "<-loopback>"}
     return {
         **{key: value for key, value in given.items() if key not in NOT_OF_PAGES},
-        "proxy": {**proxy, "username": name, "password": password},
+        "proxy": {**proxy_at(port), "username": name, "password": password},
         "service_workers": "block",
         "accept_downloads": False,
         "user_agent": agent,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-import socket
 from base64 import b64decode
 from binascii import Error as Base64Error
 from contextlib import suppress
@@ -102,7 +101,7 @@ class _Heads:
 
 
 class BrowserProxy:
-    """Listens on a port of 127.0.0.1 from `start` on.
+    """Listens on a free port of 127.0.0.1 from `start` on.
 
     ``answer`` is called with each request of a page that ``knows`` knows, and cancelled when the
     browser gives the request up.
@@ -115,21 +114,19 @@ class BrowserProxy:
         self.password = secrets.token_urlsafe(24)
         self._answer = answer
         self._knows = knows
-        # Bound now: the port is needed before the event loop runs.
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._socket.getsockname()[1]
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> None:
-        """Begin to take connections. Only the first call has an effect."""
+    async def start(self) -> int:
+        """Begin to take connections, unless it was begun. Return the port."""
         if self._server is None:
-            self._server = await asyncio.start_server(self._connected, sock=self._socket)
+            self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
 
     async def close(self) -> None:
         """End all connections."""
         if self._server is None:
-            self._socket.close()
             return
         self._server.close()
         for task in self._tasks:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import Request, signals
 from scrapy.http import HtmlResponse, Response
 
-from krowlspider.browser.launching import context_of, handler_of
+from krowlspider.browser.launching import context_of, handler_of, send_through
 from krowlspider.browser.proxy import BrowserProxy
 from krowlspider.browser.subrequests import Subrequests, Visit
 from krowlspider.engine.scheduler import Scheduler
@@ -61,7 +61,6 @@ class Renderer:
         self._proxy = BrowserProxy(self._subrequests.answer, self._subrequests.knows)
         self._browser: Any = handler_of(
             crawler,
-            port=self._proxy.port,
             pin=self._proxy.certificates.pin,
             timeout=self._timeout,
         )
@@ -126,9 +125,10 @@ class Renderer:
         return any(pattern.search(url) for pattern in self._named_urls)
 
     async def _render(self, request: Request, response: Response, in_flight: InFlight) -> Response:
-        await self._proxy.start()
+        port = await self._proxy.start()
+        send_through(self._browser, port)
         visit = self._subrequests.open(request, in_flight.url, response)
-        asked = self._request(request, visit)
+        asked = self._request(request, visit, port)
         try:
             async with asyncio.timeout(self._timeout + _MORE):
                 rendered = await self._browser.download_request(asked)
@@ -146,7 +146,7 @@ class Renderer:
             await self._close(visit)
         return self._handed_on(request, response, rendered, in_flight)
 
-    def _request(self, request: Request, visit: Visit) -> Request:
+    def _request(self, request: Request, visit: Visit, port: int) -> Request:
         """Return the request by which scrapy-playwright opens a page."""
         meta = request.meta
         methods = meta.get("playwright_page_methods") or ()
@@ -158,7 +158,7 @@ class Renderer:
             "playwright_context": visit.name,
             "playwright_context_kwargs": context_of(
                 given,
-                port=self._proxy.port,
+                port=port,
                 name=visit.name,
                 password=self._proxy.password,
                 agent=self._job.user_agent,

@@ -1,14 +1,8 @@
-"""Pages in a real Chromium: what they ask for is a request of the crawl, and goes nowhere else.
-
-Chromium is Debian's. scrapy-playwright is installed beside the environment of the tests.
-"""
+"""Pages in a real Chromium: what they ask for is a request of the crawl, and goes nowhere else."""
 
 from __future__ import annotations
 
-import json
 import socket
-import subprocess
-import sys
 from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,29 +11,23 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
-from filelock import FileLock
 from PIL import Image
 
+from tests.browser.chromium import ADDRESS, DELAY, browsing
 from tests.mockweb import MockWeb
 from tests.replay.test_replay import by_files, looked_at, picture, wayback
 from tests.support.archived import Records, valid_records
-from tests.support.crawling import ROOT, Crawl, frontier_view
+from tests.support.crawling import frontier_view
 from tests.support.crawls import page
-from tests.support.debian import program
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.mockweb.log import Entry
+    from tests.support.crawling import Crawl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
-REQUIREMENTS = ROOT / "tests" / "browser-requirements.txt"
-LIBRARY = ROOT / ".cache" / "browser-library"
-# Where the sites are; 127.0.0.1 is as private as any address.
-ADDRESS = "127.0.0.9"
-DELAY = 0.25
 RED, GREEN = (200, 30, 60), (20, 160, 80)
 
 STYLE = """
@@ -57,7 +45,8 @@ FRONT = (
     '<script src="https://files.test:{tls_port}/app.js" defer></script></head>'
     '<body><div id="head"></div>'
     + "".join(f'<img id="i{number}" src="{path}">' for number, path in enumerate(PICTURES))
-    + '<iframe id="frame" src="/frame" width="100" height="50"></iframe><img src="/secret.png">'
+    + '<img src="/moved.png"><iframe id="frame" src="/frame" width="100" height="50"></iframe>'
+    '<img src="/secret.png">'
     '<p id="list"></p><p id="log"></p><div id="foot"></div></body></html>'
 )
 # What a script of a page may try. Each line of the log is one that worked.
@@ -117,54 +106,16 @@ def site(udp: int) -> list[dict[str, Any]]:
             "body": "no",
         },
         {
-            "path": "^/p[0-9]+.png$",
+            "path": "^/(p[0-9]+|target).png$",
             "body_base64": picture(),
             "headers": {"Content-Type": "image/png"},
         },
+        {"path": "/moved.png", "redirect": "/target.png"},
         {"path": "/style.css", "body": STYLE, "headers": {"Content-Type": "text/css", **CORS}},
         {"path": "/app.js", "body": APP.replace("UDP", str(udp)), "headers": SCRIPT},
         page("/open", "open", headers=CORS),
         page("^/", "reached"),
     ]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def library() -> Iterator[None]:
-    """Let the crawls of this module import scrapy-playwright."""
-    stamp = LIBRARY / "requirements.txt"
-    LIBRARY.parent.mkdir(exist_ok=True)
-    with FileLock(LIBRARY.with_name("browser-library.lock")):
-        if not stamp.exists() or stamp.read_bytes() != REQUIREMENTS.read_bytes():
-            pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
-            pip += ["--require-hashes", "--target", str(LIBRARY), "-r", str(REQUIREMENTS)]
-            subprocess.run(pip, check=True)
-            stamp.write_bytes(REQUIREMENTS.read_bytes())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(LIBRARY))
-        yield
-
-
-def browsing(folder: Path, root: str, settings: dict[str, Any], **arguments: str) -> Crawl:
-    """Return a crawl whose pages are opened in Chromium."""
-    return Crawl(
-        folder / "job",
-        spider="browsing",
-        arguments={"root": root, **arguments},
-        settings={**in_browser(), "SPIDER_MODULES": "tests.support.spiders", **settings},
-        cold=True,
-    )
-
-
-def in_browser() -> dict[str, Any]:
-    return {
-        "KROWL_BROWSER": 1,
-        "KROWL_BROWSER_TIMEOUT": 40,
-        "KROWL_DELAY_MIN": DELAY,
-        "KROWL_DELAY_FACTOR": 0,
-        "KROWL_ALLOW_ADDRESSES": f"{ADDRESS}/32",
-        "KROWL_RESOLVE": json.dumps({"rebound.test": "127.0.0.1", "*.test": ADDRESS}),
-        "PLAYWRIGHT_LAUNCH_OPTIONS": json.dumps({"executable_path": str(program("chromium"))}),
-    }
 
 
 @dataclass
@@ -185,7 +136,7 @@ class Browsed:
 
 
 @pytest.fixture(scope="module")
-def browsed(tmp_path_factory: pytest.TempPathFactory) -> Browsed:
+def browsed(with_library: None, tmp_path_factory: pytest.TempPathFactory) -> Browsed:
     folder = tmp_path_factory.mktemp("browsed")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.0.1", 0))
@@ -206,8 +157,8 @@ def browsed(tmp_path_factory: pytest.TempPathFactory) -> Browsed:
 
 def test_each_subrequest_is_fetched_once_and_archived(browsed: Browsed) -> None:
     """The files of both sites, by what the server has seen."""
-    shop = ["/robots.txt", "/", *PICTURES, "/frame", "/items.json", "/private", "/late"]
-    shop += ["/item/one", "/item/two"]
+    shop = ["/robots.txt", "/", *PICTURES, "/moved.png", "/target.png", "/frame", "/items.json"]
+    shop += ["/private", "/late", "/item/one", "/item/two"]
     wanted = Counter({f"{browsed.root[:-1]}{path}": 1 for path in shop})
     files = browsed.root.replace("shop", "files")
     wanted.update(f"{files}{path}" for path in ("robots.txt", "style.css", "app.js"))

@@ -62,8 +62,9 @@ class Caller:
 async def proxy(asked: Asked) -> AsyncIterator[tuple[BrowserProxy, Caller, str]]:
     """A proxy, a connection to it, and the credentials of `PAGE`."""
     made = BrowserProxy(asked.answer, {PAGE}.__contains__)
-    await made.start()
-    reader, writer = await asyncio.open_connection("127.0.0.1", made.port)
+    port = await made.start()
+    assert await made.start() == port
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         yield made, Caller(reader, writer), basic(PAGE, made.password)
     finally:
