@@ -36,9 +36,7 @@ POLLING = """<title>polling</title><p id=count></p><script>
     }
 })();
 </script>"""
-HUGE = (
-    "<title>huge</title><script>document.body.append('x'.repeat(300000))</script><a href=/linked>"
-)
+HUGE = "<a href=/linked>x</a><script>document.body.append('x'.repeat(300000))</script>"
 PARTS = "<title>parts</title><img src=//files.test:{port}/a.png><img src=/b.png>"
 SITE = [
     page("/robots.txt", "Sitemap: http://files.test:{port}/map.xml", host="^files"),
@@ -73,9 +71,8 @@ def chromiums(crawl: Crawl) -> list[int]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            is_main = any(b"errors-spki-list" in word for word in words)
-            if is_main and not any(word.startswith(b"--type=") for word in words):
+            words = (folder / "cmdline").read_bytes()
+            if b"errors-spki-list" in words and b"--type=" not in words:
                 found.append(int(folder.name))
     return [pid for pid in found if crawl.process.pid in ancestors(pid)]
 

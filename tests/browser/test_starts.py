@@ -53,7 +53,7 @@ def test_off_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ({"KROWL_BROWSER_URLS": "("}, "KROWL_BROWSER_URLS='(' is no list of regular expressions"),
         (
             {"PLAYWRIGHT_CDP_URL": "ws://127.0.0.1:1"},
-            "PLAYWRIGHT_CDP_URL is set, and KROWL_BROWSER",
+            "PLAYWRIGHT_CDP_URL is set, and KROWL_",
         ),
         ({"PLAYWRIGHT_BROWSER_TYPE": "firefox"}, "PLAYWRIGHT_BROWSER_TYPE is 'firefox': "),
         ({"PLAYWRIGHT_LAUNCH_OPTIONS": '{"proxy": {}}'}, "PLAYWRIGHT_LAUNCH_OPTIONS has a proxy"),
