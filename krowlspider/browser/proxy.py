@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # Bytes of the longest head of a request, and connections at a time.
 HEAD_MAX = 64 * 1024
 CONNECTIONS_MAX = 1024
-# Seconds for the first head of a connection: a process without credentials holds a place so long.
+# Seconds for the head of a request without credentials before it: so long a stranger holds a place.
 _FIRST_HEAD = 30.0
 # The first byte of a TLS handshake (RFC 8446, section 5.1). ws: tunnels begin with a letter.
 _HANDSHAKE = b"\x16"
@@ -151,12 +151,13 @@ class BrowserProxy:
 
     async def _take(self, stream: Stream) -> None:
         """Serve a connection until its end, or its tunnel."""
-        heads = _Heads(stream)
-        async with asyncio.timeout(_FIRST_HEAD):
-            head = await heads.next()
-        while head is not None:
-            page = self._page_of(head.headers)
-            if page is None:
+        heads, page = _Heads(stream), None
+        while True:
+            async with asyncio.timeout(_FIRST_HEAD if page is None else None):
+                head = await heads.next()
+            if head is None:
+                return
+            if (page := self._page_of(head.headers)) is None:
                 await _send(stream, _UNKNOWN)
             elif head.method == "CONNECT":
                 await stream.write(b"HTTP/1.1 200 OK\r\n\r\n")
@@ -164,7 +165,6 @@ class BrowserProxy:
                 return
             elif not await self._serve_one(stream, heads, head, "", page):
                 return
-            head = await heads.next()
 
     def _page_of(self, headers: Headers) -> str | None:
         """Return the page whose credentials a request has; None if they are none."""

@@ -9,6 +9,7 @@ from time import perf_counter, time
 from typing import TYPE_CHECKING, Any
 
 from scrapy import Request, signals
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 
 from krowlspider.browser.launching import context_of, handler_of, send_through
@@ -96,20 +97,27 @@ class Renderer:
 
     async def render(self, request: Request, response: Response) -> Response:
         """Return a page as it is in the browser; the response itself if it is not to be opened
-        there, or could not be."""
+        there, or could not be.
+
+        :raises IgnoreRequest: the crawl ends; the page stays queued
+        """
         in_flight = self._scheduler.flights.get(request)
         if in_flight is None or not self._is_wanted(request, response, in_flight):
             return response
         with self._scheduler.awaited.page():
             await self._room.acquire()
             try:
-                if is_closing(self._crawler.engine):
-                    in_flight.stays = True
-                    return response
+                self._end_early(request, in_flight)
                 return await self._render(request, response, in_flight)
             finally:
                 if request not in self._open:
                     self._room.release()
+
+    def _end_early(self, request: Request, in_flight: InFlight) -> None:
+        """:raises IgnoreRequest: the crawl ends, so that the page does not get all it asks for"""
+        if in_flight.stays or is_closing(self._crawler.engine):
+            in_flight.stays = True
+            raise IgnoreRequest(f"{request} is not read: the crawl ends")
 
     def _is_wanted(self, request: Request, response: Response, in_flight: InFlight) -> bool:
         lease = in_flight.lease
@@ -129,21 +137,23 @@ class Renderer:
         send_through(self._browser, port)
         visit = self._subrequests.open(request, in_flight.url, response)
         asked = self._request(request, visit, port)
+        stays_open = False
         try:
             async with asyncio.timeout(self._timeout + _MORE):
                 rendered = await self._browser.download_request(asked)
+            self._end_early(request, in_flight)
+            stays_open = bool(request.meta.get("playwright_include_page"))
+        except IgnoreRequest:
+            raise
         except Exception as error:  # noqa: BLE001 - the driver's own, and those of page methods
-            await self._close(visit)
             self._failed(request, error, in_flight)
             return response
-        request.meta.update(
-            {key: asked.meta[key] for key in _FOR_CALLBACK if key in asked.meta},
-            playwright=True,
-        )
-        if request.meta.get("playwright_include_page"):
+        finally:
+            if not stays_open:
+                await self._close(visit)
+        request.meta.update({key: asked.meta[key] for key in _FOR_CALLBACK if key in asked.meta})
+        if stays_open:
             self._open[request] = visit
-        else:
-            await self._close(visit)
         return self._handed_on(request, response, rendered, in_flight)
 
     def _request(self, request: Request, visit: Visit, port: int) -> Request:
@@ -192,7 +202,7 @@ class Renderer:
         if not self._crawler.stats.get_value("playwright/browser_count"):
             in_flight.stays = True
             self._job.stop_for(f"KROWL_BROWSER: Chromium cannot be started: {_line(error)}")
-            return
+            raise IgnoreRequest(f"{request} is not read: the crawl ends") from error
         self._count("krowl/browser/page_failed_count/error")
         self._named += 1
         if self._named <= _NAMED:
@@ -204,9 +214,6 @@ class Renderer:
         self, request: Request, response: Response, rendered: Response, in_flight: InFlight
     ) -> Response:
         """Archive what the page has become, and return it."""
-        if in_flight.stays:
-            # The crawl ends, and the page did not get all that it has asked for.
-            return response
         html = rendered.text.encode() if isinstance(rendered, HtmlResponse) else b""
         url = normalise(rendered.url)
         if url is None or not html or len(html) > self._max_size:
@@ -215,7 +222,7 @@ class Renderer:
         self._count("krowl/browser/page_count")
         identity = request.meta.get("krowl_warc_id")
         if identity is not None:
-            self._job.notes.rendered(url, time(), html, identity)
+            self._job.notes.rendered(in_flight.url, time(), html, identity)
         if in_flight.memory is not None:
             in_flight.memory.resize(len(response.body) + len(html))
         headers = response.headers.copy()

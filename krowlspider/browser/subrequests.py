@@ -64,11 +64,12 @@ _META = {
 class Visit:
     """A page in the browser, with the answer that was fetched for it.
 
-    ``urls`` are the forms of its URL. ``name`` is its user name at the proxy.
+    ``url`` was fetched; ``urls`` are its forms. ``name`` is its user name at the proxy.
     """
 
     name: str
     request: Request
+    url: str
     urls: frozenset[str]
     response: Response
     asked: int = 0
@@ -143,7 +144,7 @@ class Subrequests:
     def open(self, request: Request, url: str, response: Response) -> Visit:
         """Answer the requests of a page from now on; ``url`` is the one that was fetched."""
         urls = frozenset(filter(None, (url, normalise(request.url))))
-        visit = Visit(secrets.token_hex(8), request, urls, response)
+        visit = Visit(secrets.token_hex(8), request, url, urls, response)
         self._visits[visit.name] = visit
         return visit
 
@@ -170,7 +171,7 @@ class Subrequests:
             return kept
         self._count("krowl/browser/request_count")
         try:
-            response = await self._fetch(_request_of(visit, ask, url), next(iter(visit.urls)))
+            response = await self._fetch(_request_of(visit, ask, url), visit.url)
         except Exception as error:  # noqa: BLE001 - whatever it is, the browser gets an answer
             return self._failed(error)
         answer = _answer_of(response)

@@ -200,9 +200,9 @@ class Dispatcher:
         # Authorities whose permission to override robots.txt is archived, the oldest first.
         self._permitted: dict[str, None] = {}
 
-    def next(self) -> Request | None:
+    def next(self, *, awaited_only: bool = False) -> Request | None:
         """Return the next request; None when there is none to send now. Then the engine is woken
-        when there may be one.
+        when there may be one. ``awaited_only``: no page may be popped any more.
 
         :raises StoreError: the frontier cannot be read or written
         """
@@ -217,7 +217,7 @@ class Dispatcher:
         if not is_out:
             if self._awaited.waiting and (request := self.next_awaited()) is not None:
                 return request
-            if self._awaited.are_many:
+            if awaited_only or self._awaited.are_many:
                 self._waker.wake_at(clock() + _LOOK_AGAIN)
                 return None
         now = clock()

@@ -102,7 +102,7 @@ class RequestRunner:
                 self._engine.crawl(result)
             else:
                 if self._render is not None and isinstance(result, Response):
-                    result = await self._render(request, result)
+                    result = await self._rendered(self._render, request, result)
                 await scrape(self._engine.scraper, result, request)
         except Exception:
             logger.exception(
@@ -114,6 +114,17 @@ class RequestRunner:
             for other in self._needless():
                 self._tasks[other].cancel()
             self._slot.nextcall.schedule()
+
+    @staticmethod
+    async def _rendered(
+        render: Callable[[Request, Response], Awaitable[Response]],
+        request: Request,
+        response: Response,
+    ) -> Response | Failure:
+        try:
+            return await render(request, response)
+        except Exception:  # noqa: BLE001 - whatever it is, the errback receives it
+            return Failure()
 
     def _put_back(self, request: Request) -> None:
         """Report a request that is back in its queue, as Scrapy does."""

@@ -537,7 +537,9 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
-        if (left is not None and left <= 0) or job.failure is not None or self.is_holding:
+        # Pages under way may still wait for requests.
+        is_spent = left is not None and left <= 0
+        if (is_spent and not self.awaited.waiting) or job.failure is not None or self.is_holding:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -547,7 +549,7 @@ class Scheduler(BaseScheduler):
             self._waker.wake()
             return None
         try:
-            request = self._dispatcher.next()
+            request = self._dispatcher.next(awaited_only=is_spent)
         except STORE_ERRORS as error:
             job.fail(error)
             return None

@@ -111,6 +111,11 @@ def test_a_broad_crawl_opens_the_pages_that_are_named(tmp_path: Path) -> None:
     assert polled > 4
     assert min(b.start - a.end for a, b in pairwise(log)) > DELAY - 0.01
     assert {entry.host for entry in log} == {log[0].host}
+    # One page is open and one waits: no third one is fetched before the first is cut.
+    started = {entry.path: entry.start for entry in log}
+    first, second, third = sorted(started[path] for path in ("/polling", "/huge", "/parts"))
+    assert (started["/polling"], started["/huge"]) == (first, second)
+    assert third - first > 4
     stats = crawl.stats
     assert stats["krowl/browser/cut_count"] == 1
     assert stats["krowl/browser/page_failed_count/size"] == 1
@@ -162,6 +167,7 @@ def test_a_crawl_without_chromium_stops_and_keeps_its_pages(tmp_path: Path) -> N
         crawl.process.wait(60)
     assert "KROWL_BROWSER: Chromium cannot be started: " in crawl.log
     assert "/missing/chromium" in crawl.log
+    assert crawl.items == []
     assert frontier_view(crawl.jobdir)["queued"] == 1
 
 
@@ -176,6 +182,7 @@ def test_a_page_that_was_open_is_fetched_again(tmp_path: Path, end: str) -> None
             crawl.kill()
         else:
             crawl.interrupt()
+            assert crawl.items == []
         first = paths_of(web.log())
         assert sum(first.values()) < 14
         deadline = time.monotonic() + 20
