@@ -20,7 +20,7 @@ from twisted.python.failure import Failure
 
 from krowlspider.frontier.entry import AWAITED, SUBREQUEST, Entry
 from krowlspider.frontier.entry_queues import Candidate, Lease
-from krowlspider.frontier.hosts.host import DEFERRED, Health
+from krowlspider.frontier.hosts.host import DEFERRED, SEED_PRIORITY, Health
 from krowlspider.internals.engine import is_closing
 from krowlspider.politeness.delay import next_try
 from krowlspider.urls.canonical import domain_of, host_of, normalise
@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from krowlspider.job.flights import Flights
     from krowlspider.job.intake import Intake
 
-# Above the priorities of pages: a page in memory waits for an awaited request.
-_PRIORITY = 1_000_000
+# Above the priorities of pages: a page in memory waits for an awaited request. A page in the
+# browser waits for many, which come before the seeds of their hosts too.
+_PRIORITY = SEED_PRIORITY
+_OF_BROWSER = SEED_PRIORITY + 2
 # Seconds between two looks for hosts that are out of reach, and for the end of the crawl.
 _LOOK = 0.25
 # Most hosts that are tried in one pop.
@@ -135,7 +137,8 @@ class AwaitedRequests:
         self.waiting[token] = waiter
         self._hosts.setdefault(host, {})[token] = waiter
         try:
-            if not self._intake.add([Candidate(host, None, entry, _PRIORITY)], is_exempt=True):
+            priority = _PRIORITY if page is None else _OF_BROWSER
+            if not self._intake.add([Candidate(host, None, entry, priority)], is_exempt=True):
                 raise IgnoreRequest(f"{request} has no room in the queue")
             self._intake.wake()
             if not self._looking:
