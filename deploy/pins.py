@@ -29,7 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 ROOT = Path(__file__).parents[1]
-FILES = ("requirements.txt", "requirements-dev.txt", "bench/requirements.txt")
+FILES = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "bench/requirements.txt",
+    "tests/mcp-requirements.txt",
+)
 PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
 # The oldest glibc first: a wheel that needs it runs with each later one.

@@ -145,6 +145,10 @@ class LivePage:
         if self._crawler.settings.getbool("KROWL_INDEXNOW"):
             crawl = crawl_of(self._crawler)
             made |= index_now_routes(lambda: crawl.index_now)
+        if self._crawler.settings.getbool("KROWL_CONTROL_MCP"):
+            from krowlspider.views.mcp import tool_route  # noqa: PLC0415 - most crawls have none
+
+            made |= tool_route(made, self._token.text)
         return made
 
     def _start(self) -> None:

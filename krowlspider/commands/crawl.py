@@ -9,12 +9,13 @@ import resource
 import signal
 import sys
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.log import configure_logging
 
+from krowlspider.addon import fill_in
 from krowlspider.cluster.membership import ClusterError, StopSignalError
 from krowlspider.config.guarantees import unloadable
 from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
@@ -79,7 +80,7 @@ class Command(CrawlCommand):
         names = sorted(loader.list())
         if not args:
             raise SettingsError(
-                f"give the name of a spider ({', '.join(names)}): scrapy crawl broad"
+                f"give the name of a spider ({', '.join(names)}): scrapy crawl {names[0]}"
             )
         check_spider(args[0], names)
         if len(args) > 1:
@@ -150,6 +151,7 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
     line, write it to the log file, and exit."""
     lower_start_lines()
     follow_settings()
+    fill_in(settings)
     try:
         given = (word.partition("=") for word in opts.set)
         check_mappings(settings, {name: value for name, _, value in given})
@@ -169,7 +171,7 @@ def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[s
     """Run a crawl to its end; report why it ended early, and set the command's exit code."""
     process = command.crawler_process
     assert process
-    _raise_open_files()
+    raise_open_files()
     spider_class = process.spider_loader.load(spider) if isinstance(spider, str) else spider
     crawler = HandoverCrawler(spider_class, process.settings)
     crawl = cast("asyncio.Task[None]", process.crawl(crawler, **spargs))
@@ -177,13 +179,12 @@ def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[s
     process.start()
     # The interpreter collects cyclic garbage once more as it exits, which is slow here.
     gc.freeze()
-    error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
-    if error is None and process.bootstrap_failed:
-        command.exitcode, why = 1, "it could not begin"
-    else:
-        command.exitcode, why = _outcome(crawler, error)
-    if command.exitcode:
-        log_exit(crawler.settings, command.exitcode, why)
+    outcome = outcome_of(crawler, crawl, has_begun=not process.bootstrap_failed)
+    command.exitcode = outcome.code
+    if outcome.is_news:
+        print(f"krowlspider: {outcome.why}", file=sys.stderr)
+    if outcome.code:
+        log_exit(crawler.settings, outcome.code, outcome.why)
 
 
 def log_exit(settings: BaseSettings, code: int, why: str) -> None:
@@ -192,64 +193,67 @@ def log_exit(settings: BaseSettings, code: int, why: str) -> None:
         logger.critical("The crawl failed with exit code %d: %s", code, why)
 
 
-def _outcome(crawler: Crawler, error: BaseException | None) -> tuple[int, str]:
-    """Return the exit code of a crawl that has ended, and why. Print an error of the input."""
+class Outcome(NamedTuple):
+    """How a crawl has ended: its exit code, and why. ``is_news``: nothing else says why."""
+
+    code: int
+    why: str
+    is_news: bool = True
+
+
+def outcome_of(crawler: Crawler, crawl: asyncio.Task[None], *, has_begun: bool) -> Outcome:
+    """Return how a crawl has ended; ``crawl`` is the task that has run it."""
+    error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
+    if error is None and not has_begun:
+        return Outcome(1, "it could not begin", is_news=False)
     if isinstance(error, KrowlError):
-        print(f"krowlspider: {error}", file=sys.stderr)
-        return STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error)
+        return Outcome(STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error))
     if error is not None and (fault := unloadable(crawler.settings, error)):
-        print(f"krowlspider: {fault}", file=sys.stderr)
-        return BAD_INPUT, fault
+        return Outcome(BAD_INPUT, fault)
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
-        return 1, repr(error)
-    crawl = opened_crawl(crawler)
-    if crawl is not None and (outcome := _outcome_of(crawl, crawler.settings)):
+        return Outcome(1, repr(error), is_news=False)
+    opened = opened_crawl(crawler)
+    if opened is not None and (outcome := _outcome_of_job(opened, crawler.settings)):
         return outcome
     stats = crawler.stats.get_stats().items()
     if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
         why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
-        print(f"krowlspider: {why}", file=sys.stderr)
-        return NOT_UPLOADED, why
+        return Outcome(NOT_UPLOADED, why)
     reason = crawler.stats.get_value("finish_reason")
     if reason is None:
         # A signal came before the crawl was open, or a second one while it stopped.
         logger.warning("The crawl was cut short: the same command continues it")
-    return _OF_REASON.get(reason, 0), str(reason)
+    return Outcome(_OF_REASON.get(reason, 0), str(reason), is_news=False)
 
 
-def _outcome_of(crawl: Crawl, settings: BaseSettings) -> tuple[int, str] | None:
-    """Return the exit code that job and node decide, and why; None if they decide none."""
+def _outcome_of_job(crawl: Crawl, settings: BaseSettings) -> Outcome | None:
+    """Return the outcome that job and node decide; None if they decide none."""
     job, node = crawl.job, crawl.node
     failure = job.failure
     if isinstance(failure, ClusterError):
-        print(f"krowlspider: {failure}", file=sys.stderr)
-        return STOPPED if isinstance(failure, StopSignalError) else BAD_INPUT, str(failure)
+        return Outcome(STOPPED if isinstance(failure, StopSignalError) else BAD_INPUT, str(failure))
     if failure is not None:
         way = way_out(failure, job.folder.path)
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
-        print(f"krowlspider: {why}", file=sys.stderr)
-        return STORAGE_FAILED, why
+        return Outcome(STORAGE_FAILED, why)
     if job.stop_reason:
-        print(f"krowlspider: {job.stop_reason}", file=sys.stderr)
-        return BAD_INPUT, job.stop_reason
+        return Outcome(BAD_INPUT, job.stop_reason)
     if crawl.nothing_fetched:
-        return NOTHING_FETCHED, "no page was fetched"
+        return Outcome(NOTHING_FETCHED, "no page was fetched", is_news=False)
     if node is not None and node.not_handed_over:
         why = f"not handed over: {counted(node.not_handed_over, 'URL')}; start this node again"
-        print(f"krowlspider: {why}", file=sys.stderr)
-        return NOT_HANDED_OVER, why
+        return Outcome(NOT_HANDED_OVER, why)
     if left := crawl.not_uploaded:
         url = settings["KROWL_WARC_UPLOAD"]
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"
         )
-        print(f"krowlspider: {why}", file=sys.stderr)
-        return NOT_UPLOADED, why
+        return Outcome(NOT_UPLOADED, why)
     return None
 
 
-def _raise_open_files() -> None:
+def raise_open_files() -> None:
     """Raise the soft limit of open files to the hard limit.
 
     Each connection is an open file, and the usual soft limit is only 1,024.

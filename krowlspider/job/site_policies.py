@@ -230,14 +230,16 @@ class SitePolicies:
             raise BadPolicies([f"{self._path} line {line}: not UTF-8"]) from error
         return Version(text, hashlib.sha256(text).hexdigest(), sheets, SheetFiles(sheets))
 
-    def use(self, version: Version) -> None:
-        """Put a version into force."""
-        self.version, self.fault = version, ""
+    def use(self, version: Version) -> Policies:
+        """Put a version into force, and return the sheets before it: `Policies.dismantle` them in a
+        thread, or the event loop frees them at once."""
+        before, self.version, self.fault = self.policies, version, ""
         self._set_of()
         self.reload_count += 1
         logger.info("KROWL_POLICIES: %s of %s in force", self.words(), self._path)
         for change in self.changes:
             change(version)
+        return before
 
     def refuse(self, error: BadPolicies | OSError) -> None:
         """Note a version that cannot be used. The same fault is logged once."""
@@ -296,7 +298,7 @@ class SitePolicies:
             if found is not None:
                 if self.on_order is not None:
                     self.on_order(found)
-                self.use(found)
+                await run_in_thread(self.use(found).dismantle)
 
 
 def _stat_of(stat: os.stat_result) -> tuple[int, int, int]:

@@ -63,7 +63,8 @@ class Serving:
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         given = settings["KROWL_CONTROL_TOKEN"]
         self._token = Secret(given)
-        page_maker = partial(self._page, self._token.text, given)
+        has_tools = settings.getbool("KROWL_CONTROL_MCP")
+        page_maker = partial(self._page, self._token.text, given, has_tools=has_tools)
         self._servers = Servers(partial(self._metrics, path), page_maker)
         page, metrics = await self._servers.open(settings)
         if page:
@@ -87,10 +88,15 @@ class Serving:
             self._routes = metrics.routes()
         return self._routes
 
-    def _page(self, token: str, given: str) -> Mapping[str, Route]:
+    def _page(self, token: str, given: str, *, has_tools: bool) -> Mapping[str, Route]:
         from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
 
-        return CrawlOfAll(self._crawl, token, given).routes()
+        made = CrawlOfAll(self._crawl, token, given).routes()
+        if has_tools:
+            from krowlspider.views.mcp import tool_route  # noqa: PLC0415
+
+            made |= tool_route(made, token)
+        return made
 
     def close(self) -> None:
         if self._servers is not None:

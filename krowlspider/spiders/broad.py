@@ -77,14 +77,14 @@ _RESTS = 3
 # The spider accepts every status and yields no requests.
 _NEEDLESS_SPIDER_MIDDLEWARES = (
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
-    "middlewares.seeds.SeedMiddleware",
+    "krowlspider.middlewares.seeds.SeedMiddleware",
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
 # The spider queues redirect targets as links, checks scope before it queues a URL, and fetches
 # directly.
 _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
-    "middlewares.redirect.RedirectMiddleware",
+    "krowlspider.middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
     "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware",
 )
@@ -409,7 +409,7 @@ class BroadSpider(Spider):
         if self._notes:
             meta["krowl_outlinks"] = len(page.links)
             if isinstance(response, TextResponse):
-                charset = _type_of(response).charset
+                charset = type_of(response).charset
                 meta["krowl_charset"] = encoding_of(response.body, charset)
         if self._opt_outs is not None and response.status == HTTPStatus.OK:
             self._opt_outs.of_page(response)
@@ -431,12 +431,18 @@ class BroadSpider(Spider):
         page = await self.read(response)
         if page is None or not self._yields_items:
             return
+        if (item := await self.item_of(page, response)) is not None:
+            yield item
+
+    async def item_of(self, page: Page, response: Response) -> dict[str, Any] | None:
+        """Return the item of a page once its place in the archive is known; None if the archive
+        cannot be written."""
         meta = response.meta
         try:
             where = await meta["krowl_warc"] if "krowl_warc" in meta else None
         except ArchiveError:
             # The archive has reported this error; from now on no commit acknowledges any page.
-            return
+            return None
         chain = {"redirected_from": meta["redirect_urls"]} if "redirect_urls" in meta else {}
         more = {TRUNCATED: "disconnect"} if TRUNCATED in response.flags else {}
         if asked := price_in(response.headers):
@@ -444,7 +450,7 @@ class BroadSpider(Spider):
         for name, key in _OF_SEED.items():
             if key in meta:
                 more[name] = meta[key]
-        yield {
+        return {
             "url": response.url,
             **chain,
             "status": response.status,
@@ -465,7 +471,7 @@ class BroadSpider(Spider):
     def _read(self, response: Response) -> Page:
         """Return what a page and its headers state; a response that is not HTML has no links."""
         url, headers = response.url, response.headers
-        media_type, charset = _type_of(response)
+        media_type, charset = type_of(response)
         is_html = media_type in HTML
         page = Page()
         if is_html:
@@ -592,13 +598,15 @@ class BroadSpider(Spider):
         if await self._sitemaps.read(response):
             return
         too_large = len(response.body) > self.settings.getint("DOWNLOAD_MAXSIZE")
-        if _type_of(response).essence not in HTML or too_large:
+        if type_of(response).essence not in HTML or too_large:
             return
         flights = self.scheduler.flights
         is_page = not is_guessed(response) and flights.count_as_page(response.request)
+        if not is_page:
+            await self.read(response)
+            return
         async for item in self.parse(response):
-            if is_page:
-                yield item
+            yield item
 
     async def parse_requisite(self, response: Response) -> AsyncIterator[Any]:
         """Queue the requisites that a style sheet or a manifest names in turn.
@@ -629,7 +637,7 @@ def _content_type(response: Response) -> str:
     return (value_of(response.headers, b"Content-Type") or b"").decode(errors="replace")
 
 
-def _type_of(response: Response) -> ContentType:
+def type_of(response: Response) -> ContentType:
     headers = response.headers
     return computed_type(
         values_of(headers, b"Content-Type"),

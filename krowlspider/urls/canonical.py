@@ -374,6 +374,18 @@ def domain_of(host: str) -> str:
     return ".".join(own) if own[0] else name
 
 
+def labels_above_suffix(name: str) -> int:
+    """Return how many labels a name without ``xn--`` has above its public suffix: one for a
+    registrable domain; none for what others register names below, an IP address and a single
+    label."""
+    if name in _WILD:
+        return 0
+    suffix = _suffix_of(name)
+    if suffix:
+        return name.count(".") - suffix.count(".")
+    return 0 if name.rpartition(".")[2].isdigit() else name.count(".")
+
+
 def is_public_suffix(name: str) -> bool:
     """Return whether a name is in the Public Suffix List: others register names below it."""
     return name != "" and _suffix_of(name) == name

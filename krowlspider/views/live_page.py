@@ -47,6 +47,9 @@ _T = TypeVar("_T")
 
 # Most bytes of a body: a URL, and more.
 BODY_MAX = 16_384
+NO_TOKEN = "give the token of the crawl: Authorization: Bearer TOKEN"  # noqa: S105
+# The body of an order that was given by a tool of MCP.
+TOOL_BODY: web.RequestKey[bytes] = web.RequestKey("tool_body")
 # Lines of a file after which its client has more time.
 _LINES_AT_ONCE = 100
 
@@ -98,15 +101,27 @@ async def _order(
 
     async def give() -> Any:
         given = _fields(name, body)
-        return (await orders(f"HTTP from {request.remote}").give(name, given))._asdict()
+        return (await orders(_who(request)).give(name, given))._asdict()
 
     answer = await answer_of(give)
     on_change()
     return answer
 
 
+def _who(request: web.BaseRequest) -> str:
+    return f"{'MCP' if TOOL_BODY in request else 'HTTP'} from {request.remote}"
+
+
 async def body_of(request: web.BaseRequest, token: bytes) -> bytes | web.Response:
     """Return the body of an order, or the answer by which it is refused."""
+    body = await json_body(request) if TOOL_BODY not in request else request[TOOL_BODY]
+    if isinstance(body, web.Response) or (refused := _unauthorised(request, token)) is None:
+        return body
+    return refused
+
+
+async def json_body(request: web.BaseRequest) -> bytes | web.Response:
+    """Return a body of JSON, or the answer by which it is refused."""
     if "Content-Encoding" in request.headers:
         return failed(415, "give the body without a content coding")
     length = request.content_length
@@ -115,9 +130,7 @@ async def body_of(request: web.BaseRequest, token: bytes) -> bytes | web.Respons
     if length > BODY_MAX:
         return failed(413, f"the body is longer than {BODY_MAX:,} bytes")
     # aiohttp cannot read 0 bytes of an empty body.
-    body = await request.content.readexactly(length) if length else b""
-    refused = _unauthorised(request, token)
-    return body if refused is None else refused
+    return await request.content.readexactly(length) if length else b""
 
 
 async def file_refusal(request: web.BaseRequest, token: bytes) -> web.Response | None:
@@ -159,12 +172,18 @@ async def _import(
     return answer
 
 
+def has_token(request: web.BaseRequest, token: bytes) -> bool:
+    kind, _, given = request.headers.get("Authorization", "").partition(" ")
+    return kind.lower() == "bearer" and compare_digest(
+        given.strip().encode(errors="replace"), token
+    )
+
+
 def _unauthorised(request: web.BaseRequest, token: bytes) -> web.Response | None:
     """Return the answer to a request without the token; None for one that has it."""
-    kind, _, given = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer" and compare_digest(given.strip().encode(errors="replace"), token):
+    if has_token(request, token):
         return None
-    answer = failed(401, "give the token of the crawl: Authorization: Bearer TOKEN")
+    answer = failed(401, NO_TOKEN)
     answer.headers["WWW-Authenticate"] = "Bearer"
     return answer
 
@@ -175,13 +194,21 @@ def _fields(name: str, body: bytes) -> dict[str, Any]:
     :raises BadRequestError: it is not JSON, or not of these fields
     """
     try:
-        found = json.loads(body or b"{}", parse_constant=_refuse)
-    except (ValueError, RecursionError):
+        found = read_json(body or b"{}")
+    except ValueError:
         raise BadRequestError("the body is not JSON") from None
     if not isinstance(found, dict):
         raise BadRequestError("the body is not a JSON object")
     check_fields(name, found)
     return found
+
+
+def read_json(body: bytes) -> Any:
+    """:raises ValueError: it is not JSON, or nested too deeply"""
+    try:
+        return json.loads(body, parse_constant=_refuse)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
 
 
 def _refuse(name: str) -> Any:

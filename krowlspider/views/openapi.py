@@ -176,13 +176,18 @@ def _field(field: Field) -> dict[str, Any]:
     return {"type": kind, "description": field.about}
 
 
-def _order(given: dict[str, Field]) -> dict[str, Any]:
-    body = {
+def fields_schema(given: dict[str, Field]) -> dict[str, Any]:
+    """Return the JSON Schema of an object with the fields of an order or a question."""
+    return {
         "type": "object",
         "properties": {name: _field(field) for name, field in given.items()},
         "required": [name for name, field in given.items() if field.is_required],
         "additionalProperties": False,
     }
+
+
+def _order(given: dict[str, Field]) -> dict[str, Any]:
+    body = fields_schema(given)
     return {
         "security": [{"token": []}],
         "requestBody": {"content": {"application/json": {"schema": body}}},

@@ -6,6 +6,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.cluster.transport.posts import OwnerError
+from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SORTED_BY, STATES
 from krowlspider.engine.importing import LINE_MAX
 from krowlspider.engine.steering import ForeignHostError
 from krowlspider.errors import KrowlError, data_size
@@ -161,16 +162,17 @@ ORDERS: dict[str, dict[str, Field]] = {
         "value": Field(("string", "number", "boolean"), "its value until the process ends"),
     },
 }
-# The fields of each question at the console.
+# The fields of each question at the console, and as a tool.
 QUESTIONS: dict[str, dict[str, Field]] = {
     "status": {},
+    "nodes": {},
     "hosts": {
-        "sort": Field(("string",), "what hosts are sorted by", False),
-        "limit": Field(("integer",), "number of hosts", False),
-        "state": Field(("string",), "a state of hosts", False),
+        "sort": Field(("string",), f"one of {', '.join(SORTED_BY)}", False),
+        "limit": Field(("integer",), f"number of hosts, 1 to {HOSTS_MAX}", False),
+        "state": Field(("string",), f"one of {', '.join(STATES)}", False),
     },
     "host": {"name": Field(("string",), "name or URL of a host")},
-    "pages": {"limit": Field(("integer",), "number of pages", False)},
+    "pages": {"limit": Field(("integer",), f"number of pages, 1 to {PAGES_MAX}", False)},
     "explain": {"url": Field(("string",), "a URL")},
 }
 _KNOWN = {**ORDERS, **QUESTIONS}

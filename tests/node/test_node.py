@@ -215,7 +215,8 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
     """Status, readiness and status line of all say so; the page of all ends it. Orders that are of
     one process alone are given to each."""
     with MockWeb(graph=GRAPH) as web:
-        crawl = node_crawl(web, tmp_path, 2, KROWL_DELAY_MIN=1, PROMETHEUS_PORT=0).start()
+        more = {"PROMETHEUS_PORT": 0, "KROWL_CONTROL_MCP": 1}
+        crawl = node_crawl(web, tmp_path, 2, KROWL_DELAY_MIN=1, **more).start()
         crawl_until(web, crawl, 40)
         (page,) = re.findall(r"page of all: (http\S+/);", crawl.log)
         assert ask(f"{page}readyz") == (200, "ready\n")
@@ -236,6 +237,7 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
             order(crawl.jobdir, "set", name="max_pages", value="10")
         crawl_until(web, crawl, 40)
         assert_a_bad_file_is_refused_as_by_one(crawl)
+        assert_tools_are_of_all(crawl)
         assert_all_are_asked_together(crawl, web.seeds()[0])
         crawl.interrupt()
     assert_all_are_read_together(crawl, web.seeds()[0])
@@ -256,6 +258,31 @@ def assert_a_bad_file_is_refused_as_by_one(crawl: NodeCrawl) -> None:
         )
         with pytest.raises(urllib.error.HTTPError, match=str(code)):
             urllib.request.urlopen(request)
+
+
+def assert_tools_are_of_all(crawl: NodeCrawl) -> None:
+    """The tools of the common page answer as its API does, and steer all processes."""
+
+    def call(name: str, **fields: object) -> Any:
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+        body |= {"params": {"name": name, "arguments": fields}}
+        token = (crawl.jobdir / "control-token").read_text().strip()
+        request = urllib.request.Request(
+            f"{page_of(crawl.jobdir)}/mcp",
+            json.dumps(body).encode(),
+            {"Authorization": f"Bearer {token}"},
+        )
+        with urllib.request.urlopen(request) as answer:
+            result = json.loads(answer.read())["result"]
+        assert not result["isError"], result
+        return json.loads(result["content"][0]["text"])
+
+    assert call("status")["folder"] == str(crawl.jobdir)
+    assert [node["node"] for node in call("nodes")] == ["p1", "p2"]
+    assert len(call("hosts", limit=3)) == 3
+    assert call("pause")["message"].startswith("paused at all nodes")
+    crawl.wait_until(lambda: "at all nodes" in call("status")["paused"])
+    assert call("resume")["message"].startswith("it goes on at all nodes")
 
 
 def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:

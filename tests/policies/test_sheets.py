@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from krowlspider.policies.keys import KEYS, Policy
 from krowlspider.policies.rewrites import rewritten
-from krowlspider.policies.sheets import BadPolicies, Policies
+from krowlspider.policies.sheets import BadPolicies, Policies, _parts
 from krowlspider.urls import seeds
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import RULES, is_public_suffix, normalise
 
 DOCS = Path(__file__).parents[2] / "docs" / "policies.md"
 
@@ -232,12 +232,39 @@ PLAIN = (
 )
 
 
+ROWS = ("[[sheet]]", " [[ sheet ]] # x\r", "[[other]]", "a = '[['", "[sheet.headers]", "x", "")
+
+
+@given(st.lists(st.sampled_from(ROWS), max_size=9))
+def test_a_text_is_cut_at_the_headers_of_sheets(rows: list[str]) -> None:
+    parts: list[list[str]] = [[]]
+    for row in rows or [""]:
+        if row in ROWS[:2]:
+            parts.append([])
+        else:
+            parts[-1].append(row)
+    assert list(_parts("\n".join(rows))) == parts
+
+
+def test_sheets_are_forgotten_in_small_steps() -> None:
+    matches = ("a.test", "host:b.test", "test,c,)/x", "192.0.2.0/24")
+    policies = parsed(*(sheet(each, each, "depth = 1") for each in matches))
+    assert policies.of_host("a.test") is not None
+    policies.dismantle()
+    emptied = (policies.sheets, policies._found, policies._hosts, policies._names)
+    assert [*emptied, policies._paths, policies._blocks] == [[], {}, {}, {}, {}, {}]
+
+
+def lines_of(policies: Policies) -> list[list[int]]:
+    return [[each.line_of(key) for key in each.values] for each in policies.sheets]
+
+
 def test_plain_rows_are_read_as_tomllib_reads_them() -> None:
     text = sheet("a", "example.org", *PLAIN)
     quick = parsed(text)
     slow = parsed(text.replace("depth = 3", "depth = 0x3"))
     assert quick.sheets[0].values == slow.sheets[0].values
-    assert quick.sheets[0].lines == slow.sheets[0].lines
+    assert lines_of(quick) == lines_of(slow)
 
 
 def test_rows_of_any_form_of_toml_are_read() -> None:
@@ -248,7 +275,7 @@ def test_rows_of_any_form_of_toml_are_read() -> None:
     )
     assert (first.headers, first.exclude, first.depth) == ({"A": "b"}, (re.compile("a"),), 3)
     assert second.headers == {"C": "d"}
-    assert [each.lines for each in found.sheets] == [(4, 5, 8), (12,)]
+    assert lines_of(found) == [[4, 5, 8], [12]]
 
 
 @given(st.text("ab1-_.x", max_size=12))
@@ -265,6 +292,20 @@ def test_plain_names_are_read_as_other_names_are(name: str) -> None:
         assert rule() == quick
     finally:
         seeds._PLAIN_NAME = pattern
+
+
+def test_a_name_matches_as_an_order_to_block_it_does() -> None:
+    """Also a public suffix, what a rule such as *.kobe.jp is about, and names below them."""
+    known = {rule.removeprefix("*.").removeprefix("!") for rule in RULES}
+    names = [f"{above}{name}" for name in known for above in ("", "a.", "b.a.")]
+    names += [f"{above}{name}" for name in ("unknown", "1.2.3.4") for above in ("", "a.", "b.a.")]
+    for name in filter(seeds.is_plain_name, names):
+        try:
+            ((kind, covered),) = parsed(sheet("x", name)).sheets[0].matches
+        except BadPolicies:
+            assert is_public_suffix(name)
+            continue
+        assert (kind, covered) == ("below" if seeds.is_domain(name) else "host", name)
 
 
 def test_the_documentation_has_all_keys() -> None:

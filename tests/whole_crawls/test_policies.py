@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 QUICK = {"RETRY_TIMES": 0, "KROWL_DELAY_MIN": 0.02, "KROWL_DELAY_FACTOR": 0}
 LINKS = (
     *("/news/1", "/news/2", "/other/1", "/print/1"),
-    *("/q?b=2&sid=7&a=1", "/dir/index.html", "/slash/"),
+    *("/q?b=2&sid=7&a=1", "/dir/index.html", "/slash/", "/a//b"),
 )
 SPEC = [
     ROBOTS,
     page("/news/1", anchors("/deep/2")),
     page("/deep/2", anchors("/deep/3")),
     {**page("/", anchors("http://out.test:{port}/only", "/in")), "host": "reach.test"},
+    {**page("/", anchors("http://www.bare.test:{port}/w")), "host": "bare.test"},
     page("/", anchors(*LINKS)),
     page("^/", "leaf"),
 ]
@@ -80,8 +81,14 @@ name = "normal"
 match = ["normal.test"]
 index_pages = "drop"
 trailing_slash = "drop"
+duplicate_slashes = "drop"
 parameters = ["s*d"]
 sort_query = true
+
+[[sheet]]
+name = "bare"
+match = ["bare.test"]
+www = "drop"
 
 [[sheet]]
 name = "first"
@@ -114,10 +121,11 @@ def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
     every = {"/", *LINKS, "/deep/2", "/deep/3"}
     path = sheets(tmp_path, SHEETS)
     with SimulatedWeb(spec=SPEC) as web:
-        seeds = [web.url(f"{host}.test") for host in (*hosts, "prior", "plain")]
+        seeds = [web.url(f"{host}.test") for host in (*hosts, "bare", "prior", "plain")]
         settings = {**QUICK, "KROWL_POLICIES": path}
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
-        found = {host: fetched(web, f"{host}.test") for host in (*hosts, "prior", "plain", "out")}
+        others = ("bare", "www.bare", "prior", "plain", "out")
+        found = {host: fetched(web, f"{host}.test") for host in (*hosts, *others)}
         explained = scrapy(
             "frontier", crawl.jobdir, "--explain", seeds[0] + "print/1", *_settings(path)
         ).stdout.decode()
@@ -130,18 +138,19 @@ def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
     assert len(found["few"]) == 3
     assert len(found["one"]) + len(found["two"]) == 4
     assert found["small"] == found["short"] == ["/"]
-    normal = every - {*LINKS[4:]} | {"/q?a=1&b=2", "/dir", "/slash"}
+    normal = every - {*LINKS[4:]} | {"/q?a=1&b=2", "/dir", "/slash", "/a/b"}
     assert sorted(found["normal"]) == sorted(normal)
+    assert (found["bare"], found["www.bare"]) == (["/", "/w"], [])
     assert found["prior"][:2] == ["/", "/other/1"]
     assert sorted(found["prior"]) == sorted(every)
     # Each link that is refused, once: that of "/news/1" too.
     assert dropped(crawl) == {
         "sheet_exclude": 2,
-        "sheet_include": 6,
+        "sheet_include": 7,
         "depth": 1,
         "host": 1,
-        # Of 1 + 7 URLs, and of twice as many, and "/deep/2" of each "/news/1".
-        "max_pages": (8 - 3 + 1) + (16 - 4 + 2),
+        # Of 1 + 8 URLs, and of twice as many, and "/deep/2" of each "/news/1".
+        "max_pages": (9 - 3 + 1) + (18 - 4 + 2),
         "max_bytes": len(LINKS),
         "max_seconds": len(LINKS),
     }

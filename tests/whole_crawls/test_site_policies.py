@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64encode
 from collections import Counter, defaultdict
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from krowlspider.policies.keys import KEYS
 from tests.mockweb.server import certificate
 from tests.support.archived import valid_records
 from tests.support.crawling import scrapy, write_seeds
@@ -28,10 +31,9 @@ from tests.support.rawweb import Raw
 from tests.support.simulated_crawl import SimulatedCrawl, interrupted_when
 from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
+from tests.whole_crawls import test_policies
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.mockweb.log import Entry
 
 COOKIES = """# Netscape HTTP Cookie File
@@ -258,6 +260,22 @@ def test_sheets_decide_archive_requisites_and_robots(tmp_path: Path) -> None:
     ]
     without = scrapy("frontier", crawl.jobdir, "--host", f"b.test:{closed.port}")
     assert b"policy" not in without.stdout
+
+
+def test_a_sheet_turns_requisites_off(tmp_path: Path) -> None:
+    """Those of its pages, where KROWL_REQUISITES fetches them for all sites."""
+    text = '[[sheet]]\nname = "bare"\nmatch = ["a.test"]\nrequisites = false\n'
+    site = {"/": with_picture("/p.png"), "/p.png": PICTURE}
+    with SimulatedRawWeb(site) as web:
+        crawl_raw(
+            tmp_path,
+            [web.url("a.test"), web.url("b.test")],
+            KROWL_REQUISITES="site",
+            KROWL_POLICIES=policies(tmp_path, text),
+        )
+        asked = sorted(f"{host(request)}{path}" for path, request in web.requests)
+    whole = ("b.test/", "b.test/favicon.ico", "b.test/p.png", "b.test/robots.txt")
+    assert asked == ["a.test/", "a.test/robots.txt", *whole]
 
 
 WAITS = """
@@ -575,3 +593,35 @@ def test_blocks_of_addresses_hold_from_robots_txt_on(tmp_path: Path) -> None:
     }
     # Of each covered host: the link to another host; /out; the two pages that are too many.
     assert drops == {"host": 2, "sheet_exclude": 2, "max_pages": 4}
+
+
+# The crawl of each key, which would end otherwise without it.
+CRAWLS = {
+    **dict.fromkeys(
+        (
+            *("depth", "include", "exclude", "scope", "max_pages", "max_bytes", "max_seconds"),
+            *("quota", "priority", "www", "index_pages", "trailing_slash", "duplicate_slashes"),
+            *("parameters", "sort_query"),
+        ),
+        test_policies.test_each_key_of_a_sheet_changes_what_is_fetched,
+    ),
+    **dict.fromkeys(("delay", "concurrency"), test_sheets_decide_delay_and_concurrency),
+    **dict.fromkeys(
+        ("recrawl_min", "recrawl_max", "weight"), test_sheets_decide_when_a_page_is_fetched_again
+    ),
+    **dict.fromkeys(
+        ("user_agent_suffix", "headers", "cookies", "auth", "auth_over_http"),
+        test_headers_cookies_and_credentials_go_to_their_site,
+    ),
+    "head": test_urls_of_unknown_type_are_asked_by_head_first,
+    "requisites": test_a_sheet_turns_requisites_off,
+    **dict.fromkeys(
+        ("archive", "robots", "permission"), test_sheets_decide_archive_requisites_and_robots
+    ),
+}
+
+
+def test_each_key_has_a_crawl() -> None:
+    assert CRAWLS.keys() == KEYS.keys()
+    for key, crawl in CRAWLS.items():
+        assert re.search(rf"\b{key} = ", Path(crawl.__code__.co_filename).read_text()), key

@@ -150,7 +150,7 @@ class SharedPolicies:
             )
         else:
             logger.info("KROWL_POLICIES: node %s has given other sheets", head.node)
-        self._policies.use(version)
+        await run_in_thread(self._policies.use(version).dismantle)
 
     def _parse(self, packed: bytes, digest: str) -> Version:
         """Return the version in a compressed text.

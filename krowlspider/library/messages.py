@@ -1,0 +1,125 @@
+"""What a program and the process of its crawl say to each other over a socket.
+
+The program sends one frame, an `Order`. From then on it sends one `TAKEN` for each page, in the
+order in which the pages came; once it sends no more, the crawl stops. The crawl sends frames:
+pages, lines of its log and stats, and at last an `End`. A frame is its length in four bytes,
+big-endian, and a message in MessagePack.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import msgspec
+
+from krowlspider.library.page import Page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from socket import socket
+
+TAKEN = b"t"
+_LENGTH = 4
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a program asks for.
+
+    ``seeds`` are lines with one seed each, ``file`` a file of such lines. ``arguments`` are those
+    of the broad spider. ``temporary``: the folder ``jobdir`` is removed at the end.
+    """
+
+    seeds: list[str]
+    file: str | None
+    jobdir: str
+    temporary: bool
+    arguments: dict[str, str]
+    settings: dict[str, Any]
+
+
+class Line(msgspec.Struct, frozen=True, tag="line"):
+    """A line of the log; ``created`` is in epoch seconds."""
+
+    logger: str
+    level: int
+    text: str
+    created: float
+
+
+class Stats(msgspec.Struct, frozen=True, tag="stats"):
+    """The stats of Scrapy, as they are now."""
+
+    stats: dict[str, Any]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why a crawl has failed: name of a class of `krowlspider.errors`, and message."""
+
+    error: str
+    why: str
+
+
+class End(msgspec.Struct, frozen=True, tag="end"):
+    """The crawl is over; ``fault`` is None if it has not failed."""
+
+    fault: Fault | None
+    stats: dict[str, Any]
+
+
+Message: TypeAlias = Page | Line | Stats | End
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=str)
+_decode: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Page | Line | Stats | End)
+_decode_order = msgspec.msgpack.Decoder(Order).decode
+
+
+def frame(message: Message | Order) -> bytearray:
+    """Return a message as it is sent."""
+    framed = bytearray(_LENGTH)
+    _encoder.encode_into(message, framed, _LENGTH)
+    framed[:_LENGTH] = (len(framed) - _LENGTH).to_bytes(_LENGTH, "big")
+    return framed
+
+
+class Frames:
+    """Puts messages together again from what a socket gives."""
+
+    def __init__(self) -> None:
+        self._received = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """Yield the messages that ``data`` completes."""
+        received = self._received
+        received += data
+        start = 0
+        try:
+            while len(received) - start >= _LENGTH:
+                body = start + _LENGTH
+                end = body + int.from_bytes(received[start:body], "big")
+                if len(received) < end:
+                    return
+                with memoryview(received) as view:
+                    message = _decode.decode(view[body:end])
+                start = end
+                yield message
+        finally:
+            del received[:start]
+
+
+def read_order(connection: socket) -> Order:
+    """Return the order of a program. Blocks.
+
+    :raises EOFError: the program has gone
+    """
+    length = int.from_bytes(_exactly(connection, _LENGTH), "big")
+    return _decode_order(_exactly(connection, length))
+
+
+def _exactly(connection: socket, count: int) -> bytes:
+    received = bytearray()
+    while len(received) < count:
+        data = connection.recv(min(count - len(received), 1 << 20))
+        if not data:
+            raise EOFError("the program has gone")
+        received += data
+    return bytes(received)
