@@ -98,7 +98,7 @@ class AwaitedRequests:
         self._most_pages = most_pages
         self._same_site = same_site
         # Pages that are in the browser, or wait for it.
-        self._pages = 0
+        self.pages = 0
         # All awaited requests, by host and token; the hosts take turns.
         self._hosts: dict[str, dict[bytes, _Waiter]] = {}
         self._looking = False
@@ -108,16 +108,16 @@ class AwaitedRequests:
     @property
     def are_many(self) -> bool:
         """Return whether no page may be popped before some of them are done."""
-        return len(self.waiting) >= self._most or self._pages >= self._most_pages
+        return len(self.waiting) >= self._most or self.pages >= self._most_pages
 
     @contextmanager
     def page(self) -> Iterator[None]:
         """Count a page of the browser."""
-        self._pages += 1
+        self.pages += 1
         try:
             yield
         finally:
-            self._pages -= 1
+            self.pages -= 1
 
     async def fetch(
         self, request: Request, send: Callable[[], None], *, page: str | None = None

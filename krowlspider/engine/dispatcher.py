@@ -214,10 +214,11 @@ class Dispatcher:
                 return None
             # Asking for the next probe may have ended the outage.
             is_out = outages.is_out
-        if not is_out:
-            if self._awaited.waiting and (request := self.next_awaited()) is not None:
+        awaited = self._awaited
+        if (awaited.waiting or awaited.pages) and not is_out:
+            if (request := self.next_awaited()) is not None:
                 return request
-            if awaited_only or self._awaited.are_many:
+            if awaited_only or awaited.are_many:
                 self._waker.wake_at(clock() + _LOOK_AGAIN)
                 return None
         now = clock()
