@@ -16,7 +16,7 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from krowlspider.config.guarantees import LOAD_ERRORS
 from krowlspider.config.log import keep_out_of_logs, name_spider
-from krowlspider.config.validation import KNOWN, validate
+from krowlspider.config.validation import KNOWN, name_jobdir, validate
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
 
@@ -71,6 +71,7 @@ class Krowl:
         self.update_pre_crawler_settings(settings)
         keep_out_of_logs()
         self.check(settings)
+        name_jobdir(settings, self._spider)
         name_spider(settings, self._spider)
 
     @staticmethod

@@ -91,6 +91,14 @@ def read_lists(settings: BaseSettings, names: Iterable[str]) -> None:
                 settings.set(name, plain, settings.getpriority(name) or 0)
 
 
+def name_jobdir(settings: BaseSettings, spider: str) -> None:
+    """Replace ``{spider}`` in JOBDIR by the name of the spider, so that each has its own."""
+    value = settings.get("JOBDIR")
+    if value is not None and "{spider}" in (text := str(value)):
+        priority = settings.getpriority("JOBDIR") or 0
+        settings.set("JOBDIR", text.replace("{spider}", spider), priority)
+
+
 def check_mappings(settings: BaseSettings, given: Mapping[str, object]) -> None:
     """Check values that are about to be set. Scrapy's error for a mapping does not name it.
 
@@ -444,6 +452,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
         found.append(
             "KROWL_INDEXNOW is True, and KROWL_RECRAWL is not continuous: only a crawl that goes on"
             " brings pages forward"
+        )
+    if settings["KROWL_CONSUL"] and settings.getbool("KROWL_BROWSER"):
+        found.append(
+            "KROWL_BROWSER is True, and KROWL_CONSUL is set: other nodes own the hosts of what a"
+            " page asks for. Use the browser in a crawl of one process"
         )
     if settings.getbool("KROWL_INDEXNOW") and not settings.getbool("PROMETHEUS_ENABLED"):
         found.append(
