@@ -101,7 +101,7 @@ class Copy:
         lines = (f"{name} = {value!r}" for name, value in SETTINGS.items() if name not in _LEFT_OUT)
         text = "\n".join(
             [
-                "from krowlspider.settings import *",
+                "from krowlspider.project import *",
                 *lines,
                 "KROWL_RESOLVE = dict.fromkeys(['*.org', '*.com', '*.net', '*.test'], '127.0.0.1')",
             ]
