@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.http.head import Proxy, Target
     from krowlspider.fetch.signing import Signer
     from krowlspider.job.flights import Flights
+    from krowlspider.job.hooking.pages import PageHooks
     from krowlspider.job.in_flight import InFlight
     from krowlspider.job.sites import Sites
 
@@ -183,6 +184,8 @@ class DownloadHandler(BaseDownloadHandler):
         self._sites = self._job.sites
         self._archives = settings.getbool("KROWL_ARCHIVE")
         self._archives_all = self._archives and self._sites is None
+        # None without KROWL_HOOKS.
+        self._hooks = None if self._job.hooks is None else self._job.hooks.pages
         self._throttle = self._job.throttle
         self._keeps_rows = keeps_pages(settings)
         self._algorithm: str = settings["KROWL_WARC_DIGEST"]
@@ -218,7 +221,11 @@ class DownloadHandler(BaseDownloadHandler):
             self._meters.fetched(exchange)
         if in_flight.trace is not None:
             in_flight.trace.answered(exchange)
-        is_archived = not in_flight.is_head and (self._archives_all or self._is_archived(in_flight))
+        is_archived = (
+            not in_flight.is_head
+            and (self._archives_all or self._is_archived(in_flight))
+            and (self._hooks is None or await self._is_kept(self._hooks, in_flight, exchange))
+        )
         if is_archived:
             if exchange.stored is not None:
                 await self._job.archive.room()
@@ -287,7 +294,9 @@ class DownloadHandler(BaseDownloadHandler):
             await self._throttle()
             if in_flight.is_head or not (self._archives_all or self._is_archived(in_flight)):
                 raise as_scrapy(error) from error
-            if error.exchange is not None:
+            if error.exchange is not None and (
+                self._hooks is None or await self._is_kept(self._hooks, in_flight, error.exchange)
+            ):
                 if error.exchange.stored is not None:
                     await self._job.archive.room()
                 self._archive(request, in_flight, error.exchange)
@@ -420,6 +429,15 @@ class DownloadHandler(BaseDownloadHandler):
         named = {name for name, _ in own}
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
+    @staticmethod
+    async def _is_kept(hooks: PageHooks, in_flight: InFlight, exchange: Exchange) -> bool:
+        """Return whether an answer is archived, as far as a hook decides that."""
+        if hooks.archive is None:
+            return True
+        is_kept, redacted = await hooks.archives(in_flight, exchange)
+        in_flight.redacted = tuple(sorted(redacted))
+        return is_kept
+
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
         meta = request.meta
         meta["download_latency"] = exchange.times.latency
@@ -433,6 +451,7 @@ class DownloadHandler(BaseDownloadHandler):
         capture = capture_of(exchange, identity)
         if "krowl_tag" in meta:
             capture.tag = meta["krowl_tag"]
+        capture.redacted = in_flight.redacted
         if in_flight.secrets:
             capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":

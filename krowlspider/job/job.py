@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.job.hooking.hooked import Hooked
     from krowlspider.job.meters import Meters
     from krowlspider.urls.scope import AskedScope
 
@@ -122,7 +123,7 @@ class Job:
 
     ``asked`` is the scope that the spider asks for; ``scope`` is the one that holds. ``meters`` are
     measured for the metrics; None if they are not served. ``seat`` is None for a crawl of one
-    process.
+    process, ``hooks`` without KROWL_HOOKS.
 
     :raises JobError: the folder, the frontier or the archive cannot be used, or it is of another
         spider or scope
@@ -148,12 +149,15 @@ class Job:
         *,
         meters: Meters | None = None,
         seat: Seat | None = None,
+        hooks: Hooked | None = None,
     ):
         self._settings = settings
         self.spider = spider
         # When this start began, in epoch seconds.
         self.began = self.wall()
         self.meters = meters
+        # What KROWL_HOOKS names; None without it.
+        self.hooks = hooks
         self._seat = seat
         # The sheets of KROWL_POLICIES; None without them.
         self.policies = site_policies(settings, self._address_of)
@@ -313,6 +317,7 @@ class Job:
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
             quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
+            on_admitted=None if self.hooks is None else self.hooks.links.note,
         )
         self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
