@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 import redis
 import uvloop
 
-from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.forwarder import Forwarder, Streams
 from krowlspider.cluster.transport.inbox import Inbox, lengths, requests_key
 from krowlspider.cluster.transport.message import (
@@ -37,6 +36,7 @@ from krowlspider.cluster.transport.message import (
     encode_mark,
 )
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.extensions.gc_tuning import collecting_less
 from krowlspider.frontier.outbox import Outbox
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.urls.canonical import host_of

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from extensions.gc_tuning import collecting_less
+from krowlspider.extensions.gc_tuning import collecting_less
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from bench.frontier import LIMITS, RULE
-from extensions.gc_tuning import collecting_less
 from krowlspider.cluster.transport.inbox import Inbox
 from krowlspider.cluster.transport.redis_connection import redis_client
+from krowlspider.extensions.gc_tuning import collecting_less
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.frontier import Frontier

@@ -7,40 +7,19 @@ docs/settings.md is made of this module. Override with ``-s NAME=VALUE``, with s
 An unknown or invalid ``KROWL_`` setting stops the start (``krowlspider.config.validation``).
 """
 
-import gc
-import sys
 from importlib.metadata import PackageNotFoundError, version
-from os import environ
 from typing import Annotated, Any
 
 from scrapy.settings import default_settings
 
 from krowlspider import __version__
-from krowlspider.errors import replace_closed_streams, report_interrupts
-
-# Scrapy's commands import this module before any other of the project. Scripts handle Ctrl-C
-# themselves.
-if "scrapy.cmdline" in sys.modules:
-    replace_closed_streams()
-    report_interrupts()
-    # Imports make many objects that stay: with Python's default of 700 new ones, collecting garbage
-    # takes a tenth of the CPU time of a start.
-    gc.set_threshold(200_000)
-
-# After Ctrl-C is handled: these take a tenth of a second.
 from krowlspider.config import checks, scrapy_politeness
 from krowlspider.config.kinds import integer, number, one_of, seconds, size
 
-# --- Project --------------------------------------------------------------------------------------
+# With its settings, this module too serves as the settings of a project.
+from krowlspider.project import *
 
-BOT_NAME = "krowlspider"
-SPIDER_MODULES = ["krowlspider.spiders"]
-NEWSPIDER_MODULE = "krowlspider.spiders"
-COMMANDS_MODULE = "krowlspider.commands"
-# Checks the settings before anything else is built.
-ADDONS: Annotated[dict[str, int], checks.add_ons] = {
-    "krowlspider.config.validation.ValidationAddon": 0
-}
+# --- Project --------------------------------------------------------------------------------------
 
 # Who runs this crawl: an e-mail address or a URL where a site owner can reach you. It is part of
 # the User-Agent and of every WARC file. There is no default, so that nobody crawls without a name,
@@ -375,8 +354,8 @@ KROWL_WARC_UPLOAD_DELETE: bool = False
 DOWNLOADER_MIDDLEWARES_BASE = {
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": 50,
     "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": 300,
-    "middlewares.retry.RetryMiddleware": 550,
-    "middlewares.redirect.RedirectMiddleware": 600,
+    "krowlspider.middlewares.retry.RetryMiddleware": 550,
+    "krowlspider.middlewares.redirect.RedirectMiddleware": 600,
     "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": 700,
     "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": 750,
     "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware": 900,
@@ -384,10 +363,10 @@ DOWNLOADER_MIDDLEWARES_BASE = {
 # Scrapy's own, without the Referer, which would tell sites where the crawler has been, and without
 # the length of URLs, which scope checks.
 SPIDER_MIDDLEWARES_BASE = {
-    "middlewares.joining.Joining": 10,
+    "krowlspider.middlewares.joining.Joining": 10,
     "scrapy.spidermiddlewares.start.StartSpiderMiddleware": 25,
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": 50,
-    "middlewares.seeds.SeedMiddleware": 890,
+    "krowlspider.middlewares.seeds.SeedMiddleware": 890,
     "scrapy.spidermiddlewares.depth.DepthMiddleware": 900,
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": 1000,
 }
@@ -400,25 +379,25 @@ DEFAULT_REQUEST_HEADERS = {
 # Scrapy's own, without LogStats (the status line replaces it), SpiderState (a pickle written only
 # on a clean close), AutoThrottle, and RemoteControl, which runs Python that is posted to it.
 EXTENSIONS_BASE = {
-    "extensions.core_stats.CoreStats": 0,
+    "krowlspider.extensions.core_stats.CoreStats": 0,
     "scrapy.extensions.logcount.LogCount": 0,
-    "extensions.telnet.TelnetConsole": 0,
-    "extensions.live_page.LivePage": 0,
-    "extensions.cluster_orders.ClusterOrders": 0,
+    "krowlspider.extensions.telnet.TelnetConsole": 0,
+    "krowlspider.extensions.live_page.LivePage": 0,
+    "krowlspider.extensions.cluster_orders.ClusterOrders": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,
     "scrapy.extensions.feedexport.FeedExporter": 0,
-    "extensions.status.Status": 0,
-    "extensions.reports.Reports": 0,
-    "extensions.notify.Notify": 0,
-    "extensions.exclude.Exclude": 0,
-    "extensions.upload.Upload": 0,
-    "extensions.gc_tuning.GcTuning": 0,
-    "extensions.loop_lag.LoopLag": 0,
-    "extensions.watchdog.Watchdog": 0,
-    "extensions.metrics.Metrics": 0,
-    "extensions.profiles.Profiles": 0,
+    "krowlspider.extensions.status.Status": 0,
+    "krowlspider.extensions.reports.Reports": 0,
+    "krowlspider.extensions.notify.Notify": 0,
+    "krowlspider.extensions.exclude.Exclude": 0,
+    "krowlspider.extensions.upload.Upload": 0,
+    "krowlspider.extensions.gc_tuning.GcTuning": 0,
+    "krowlspider.extensions.loop_lag.LoopLag": 0,
+    "krowlspider.extensions.watchdog.Watchdog": 0,
+    "krowlspider.extensions.metrics.Metrics": 0,
+    "krowlspider.extensions.profiles.Profiles": 0,
 }
 # In a CSV feed no cell is a formula.
 FEED_EXPORTERS_BASE = {
@@ -501,6 +480,7 @@ STATS_DUMP = False
 # --- Scrapy's, with the defaults of Scrapy --------------------------------------------------------
 
 # What the crawl relies on, or errors that Scrapy does not explain.
+ADDONS: Annotated[dict[str, int], checks.add_ons]  # type: ignore[no-redef]
 LOG_FILE: Annotated[str | None, checks.log_file]
 FEEDS: Annotated[dict[str, Any], checks.feeds]
 TELNETCONSOLE_PORT: Annotated[list[int] | None, checks.telnet_ports]
@@ -522,15 +502,5 @@ AUTOTHROTTLE_START_DELAY: Annotated[float, seconds()]
 AUTOTHROTTLE_MAX_DELAY: Annotated[float, seconds()]
 DEPTH_LIMIT: Annotated[int, integer(0, "links")]
 
-# The values so far, without those of the environment: the types of settings.
+# The types of settings are those of these values.
 defaults = {name: value for name, value in vars().items() if name.isupper()}
-# An empty variable is as good as none. One that names no setting stops the start.
-vars().update(
-    (name, value)
-    for name, value in environ.items()
-    if value
-    and (
-        name in {"JOBDIR", "REDIS_URL", "REDIS_URL_FILE"}
-        or (name.startswith("KROWL_") and name in defaults)
-    )
-)

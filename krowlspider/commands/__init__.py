@@ -1,4 +1,5 @@
 """Scrapy subcommands of krowlspider, one per file.
 
-`bench`, `check`, `crawl`, `fetch`, `parse`, `runspider`, `shell` and `view` replace Scrapy's own.
+`bench`, `check`, `crawl`, `fetch`, `list`, `parse`, `runspider`, `settings`, `shell` and `view`
+replace Scrapy's own.
 """

@@ -15,6 +15,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.log import configure_logging
 
+from krowlspider.addon import fill_in
 from krowlspider.cluster.membership import ClusterError, StopSignalError
 from krowlspider.config.guarantees import unloadable
 from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
@@ -79,7 +80,7 @@ class Command(CrawlCommand):
         names = sorted(loader.list())
         if not args:
             raise SettingsError(
-                f"give the name of a spider ({', '.join(names)}): scrapy crawl broad"
+                f"give the name of a spider ({', '.join(names)}): scrapy crawl {names[0]}"
             )
         check_spider(args[0], names)
         if len(args) > 1:
@@ -150,6 +151,7 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
     line, write it to the log file, and exit."""
     lower_start_lines()
     follow_settings()
+    fill_in(settings)
     try:
         given = (word.partition("=") for word in opts.set)
         check_mappings(settings, {name: value for name, _, value in given})

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.commands.list import Command as ScrapyCommand
 
+from krowlspider.addon import fill_in
 from krowlspider.commands.crawl import loaded_spiders, one_line_errors
 
 if TYPE_CHECKING:
@@ -17,4 +18,5 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         with one_line_errors(opts):
             super().process_options(args, opts)
+            fill_in(self.settings)
             loaded_spiders(self.settings)

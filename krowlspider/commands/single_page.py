@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from scrapy.settings import default_settings as scrapy
 
+from krowlspider.addon import fill_in, without_profiles
 from krowlspider.commands.crawl import check_spider, loaded_spiders, one_line_errors
 from krowlspider.config.validation import problem
 from krowlspider.errors import SettingsError
@@ -41,6 +42,7 @@ class SinglePage:
         assert settings is not None
         with one_line_errors(opts):
             super().process_options(args, opts)  # type: ignore[misc]
+            fill_in(settings)
             if faults := [fault for name in _CHECKED if (fault := problem(settings, name))]:
                 raise SettingsError("; ".join(faults))
             names = sorted(loaded_spiders(settings).list())
@@ -48,6 +50,8 @@ class SinglePage:
             for name in self._spiders(args, opts):
                 check_spider(name, names)
         own = {name: getattr(scrapy, name) for name in _SCRAPYS}
+        # Scrapy's scheduler would write its queue into the folder of the crawl.
+        own["JOBDIR"] = None
         # The console's password is written to a job folder, and there is none here.
         own["TELNETCONSOLE_ENABLED"] = False
         agent, contact = settings["USER_AGENT"], settings["KROWL_CONTACT"]
@@ -55,7 +59,7 @@ class SinglePage:
             own["USER_AGENT"] = agent.replace("{contact}", contact)
         elif "{contact}" in agent:
             own["USER_AGENT"] = scrapy.USER_AGENT
-        own["ADDONS"] = {}
+        own["ADDONS"] = without_profiles(settings)
         # Without a job nothing looks at sheets.
         own["KROWL_POLICIES"] = None
         settings.setdict(own, priority="cmdline")

@@ -27,7 +27,7 @@ from krowlspider.archive.write.records import info_fault
 from krowlspider.archive.write.series import COMPRESSIONS
 from krowlspider.cluster.ring.ring import REDIS_URL, Member
 from krowlspider.config.contact import HEADER, NO_HEADER, contact_fault
-from krowlspider.config.guarantees import LOAD_ERRORS, is_derived
+from krowlspider.config.guarantees import LOAD_ERRORS, is_derived, take_back
 from krowlspider.config.kinds import Checker, boolean, each, one_of, parsed, text
 from krowlspider.errors import install_with, pip_install
 from krowlspider.fetch.guard import is_address
@@ -59,7 +59,7 @@ def component(path: str, does: str) -> Checker:
         except LOAD_ERRORS as error:
             return f"cannot be loaded: {error}"
         fault = f"is neither {path} nor derived from it, which {does}"
-        return None if derived else f"{fault}: remove {name} from your settings"
+        return None if derived else f"{fault}: {take_back(settings, name)}"
 
     return check
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scrapy.settings import BaseSettings
+from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
@@ -31,18 +31,18 @@ class Needed(NamedTuple):
 NEEDED = (
     Needed(
         "DOWNLOADER_MIDDLEWARES",
-        "middlewares.retry.RetryMiddleware",
+        "krowlspider.middlewares.retry.RetryMiddleware",
         "gives failed pages back to the queue",
         "; to turn retries off, set RETRY_ENABLED=False",
     ),
     Needed(
         "SPIDER_MIDDLEWARES",
-        "middlewares.joining.Joining",
+        "krowlspider.middlewares.joining.Joining",
         "asks which node of the cluster owns a start request",
     ),
     Needed(
         "EXTENSIONS",
-        "extensions.exclude.Exclude",
+        "krowlspider.extensions.exclude.Exclude",
         "reads KROWL_EXCLUDE",
         "; to exclude nothing, set KROWL_EXCLUDE to None",
         asked_by="KROWL_EXCLUDE",
@@ -51,8 +51,10 @@ NEEDED = (
 HANDLER = "krowlspider.engine.handler.DownloadHandler"
 # Middlewares that the downloader adds by itself, each with the way to turn it off, if there is one.
 BUILT_IN = {
-    "middlewares.robots.RobotsMiddleware": "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
-    "middlewares.politeness.PolitenessMiddleware": "",
+    "krowlspider.middlewares.robots.RobotsMiddleware": (
+        "; to ignore robots.txt, set ROBOTSTXT_OBEY=False"
+    ),
+    "krowlspider.middlewares.politeness.PolitenessMiddleware": "",
 }
 # What `load_object` raises for the path of a component.
 LOAD_ERRORS = (ImportError, NameError, TypeError, ValueError)
@@ -81,6 +83,59 @@ def misplaced(settings: BaseSettings) -> list[str]:
     if b"User-Agent" in headers:
         found.append("DEFAULT_REQUEST_HEADERS has a User-Agent: set USER_AGENT in its place")
     return found
+
+
+# Components of Scrapy that others replace, each with the setting that turns those off.
+_REPLACED = {
+    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": (
+        "krowlspider.middlewares.redirect.RedirectMiddleware",
+        "REDIRECT_ENABLED",
+    ),
+    "scrapy.downloadermiddlewares.retry.RetryMiddleware": (
+        "krowlspider.middlewares.retry.RetryMiddleware",
+        "RETRY_ENABLED",
+    ),
+    "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware": (
+        "krowlspider.middlewares.robots.RobotsMiddleware",
+        "ROBOTSTXT_OBEY",
+    ),
+    "scrapy.extensions.telnet.TelnetConsole": (
+        "krowlspider.extensions.telnet.TelnetConsole",
+        "TELNETCONSOLE_ENABLED",
+    ),
+}
+
+
+def out_of_place(settings: BaseSettings) -> Iterator[str]:
+    """Yield a line for each component of Scrapy that somebody turns on or off though another one
+    does its work, and for each that is named as it was before it was in the package."""
+    for name in ("DOWNLOADER_MIDDLEWARES", "EXTENSIONS", "SPIDER_MIDDLEWARES"):
+        ours = settings[f"{name}_BASE"]
+        for component, order in settings[name].items():
+            path = _path(component)
+            if f"krowlspider.{path}" in ours:
+                yield f"{name} names {path}, which has no effect: its name is krowlspider.{path}"
+            if path not in _REPLACED or component in ours:
+                continue
+            other, switch = _REPLACED[path]
+            if order is not None:
+                yield f"{name} has {path} beside {other}, which does its work: remove it"
+            elif settings.getbool(switch):
+                yield (
+                    f"{name} turns {path} off, and {other} does its work: to turn that off, set"
+                    f" {switch}=False"
+                )
+
+
+def take_back(settings: BaseSettings, name: str) -> str:
+    """Return how to take a setting back: who has set it, and what to remove."""
+    if settings.getpriority(name) != SETTINGS_PRIORITIES["addon"]:
+        return f"remove {name} from your settings"
+    # The own add-on sets none that is refused.
+    addons = settings.getdict("ADDONS").items()
+    paths = [_path(addon) for addon, order in addons if order is not None]
+    others = [path for path in paths if not path.startswith("krowlspider.")]
+    return f"an add-on has set it: remove {' or '.join(others)} from ADDONS"
 
 
 def missing(settings: BaseSettings) -> list[str]:

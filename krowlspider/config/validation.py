@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, get_arg
 from scrapy.settings import BaseSettings, default_settings
 
 from krowlspider import settings
-from krowlspider.config.guarantees import misplaced, missing
+from krowlspider.config.guarantees import misplaced, missing, out_of_place
 from krowlspider.config.kinds import BYTES, Checker, Number, boolean, parsed
-from krowlspider.config.log import IN_FILES, keep_out_of_logs, name_spider, read_files
+from krowlspider.config.log import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.scrapy_politeness import host_of_slot, is_set
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from typing import Self
 
-    from scrapy.crawler import Crawler
     from scrapy.settings import Settings
 
 
@@ -326,23 +324,6 @@ logger = logging.getLogger(__name__)
 _USER = re.compile(r"//\S*@")
 
 
-class ValidationAddon:
-    """The Scrapy add-on that checks the settings of every crawl, those of the spider included."""
-
-    def __init__(self, crawler: Crawler):
-        self._spider: str = getattr(crawler.spidercls, "name", "")
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
-
-    def update_settings(self, settings: Settings) -> None:
-        """:raises SettingsError: as `validate`"""
-        keep_out_of_logs()
-        validate(settings)
-        name_spider(settings, self._spider)
-
-
 def check(settings: BaseSettings) -> None:
     """Check the settings of a crawler after all add-ons, and its components.
 
@@ -354,7 +335,7 @@ def check(settings: BaseSettings) -> None:
     validate(settings)
     if lacking := missing(settings):
         raise SettingsError("; ".join(lacking))
-    for line in without_effect(settings):
+    for line in (*without_effect(settings), *out_of_place(settings)):
         logger.warning("%s", line)
     for name, known in misspelt(map(str, settings)).items():
         logger.warning("%s is not a known setting: did you mean %s?", name, known)

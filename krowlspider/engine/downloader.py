@@ -146,16 +146,16 @@ class RequestRunner:
 # In the order in which they see a request. Given by name, because middlewares import this package
 # and not the reverse.
 _NEAREST_THE_HANDLER = (
-    "middlewares.robots.RobotsMiddleware",
-    "middlewares.politeness.PolitenessMiddleware",
+    "krowlspider.middlewares.robots.RobotsMiddleware",
+    "krowlspider.middlewares.politeness.PolitenessMiddleware",
 )
 
 # Only where pages are fetched again.
-_NOT_MODIFIED = "middlewares.not_modified.NotModifiedMiddleware"
+_NOT_MODIFIED = "krowlspider.middlewares.not_modified.NotModifiedMiddleware"
 # Only where URLs may be asked by HEAD before GET.
-_HEAD = "middlewares.head.HeadMiddleware"
+_HEAD = "krowlspider.middlewares.head.HeadMiddleware"
 # Only with KROWL_HOOKS.
-_HOOKS = "middlewares.hooks.HooksMiddleware"
+_HOOKS = "krowlspider.middlewares.hooks.HooksMiddleware"
 
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (

@@ -113,7 +113,8 @@ def send_order(crawler: Crawler, order: OrderAsk) -> Outcome:
     if not answers:
         raise OwnerError(
             "it takes no orders of other nodes: its extension"
-            " extensions.cluster_orders.ClusterOrders is off; give the order at that node",
+            " krowlspider.extensions.cluster_orders.ClusterOrders is off; give the order at that"
+            " node",
             409,
         )
     outcome: Outcome | Failure = answers[0][1]

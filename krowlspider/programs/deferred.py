@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.commands import ScrapyCommand
 
-from krowlspider.commands.crawl import one_line_errors
-
 if TYPE_CHECKING:
     import argparse
 
@@ -44,8 +42,14 @@ class DeferredCommand(ScrapyCommand):
         self._command.add_options(parser)
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        # Scrapy imports this module in projects without the add-on too.
+        from krowlspider.addon import fill_in  # noqa: PLC0415
+        from krowlspider.commands.crawl import one_line_errors  # noqa: PLC0415
+
+        assert self.settings is not None
         with one_line_errors(opts):
             super().process_options(args, opts)
+            fill_in(self.settings)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:

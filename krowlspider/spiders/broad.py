@@ -87,14 +87,14 @@ _RESTS = 3
 # The spider accepts every status and yields no requests.
 _NEEDLESS_SPIDER_MIDDLEWARES = (
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware",
-    "middlewares.seeds.SeedMiddleware",
+    "krowlspider.middlewares.seeds.SeedMiddleware",
     "scrapy.spidermiddlewares.depth.DepthMiddleware",
     "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware",
 )
 # The spider queues redirect targets as links, checks scope before it queues a URL, and fetches
 # directly.
 _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
-    "middlewares.redirect.RedirectMiddleware",
+    "krowlspider.middlewares.redirect.RedirectMiddleware",
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
     "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware",
 )

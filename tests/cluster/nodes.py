@@ -36,7 +36,7 @@ NAME = "tests"
 # Seconds between two looks at the web's log, which is written every 0.2 s.
 _LOOK = 0.1
 # In the lines of a log that come each second.
-_STATUS = "[extensions.status]"
+_STATUS = "[krowlspider.extensions.status]"
 # Characters of each log that a failed test shows, besides those.
 _SHOWN = 6000
 

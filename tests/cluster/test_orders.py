@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from twisted.internet.defer import Deferred
 
-from extensions import cluster_orders
-from extensions.cluster_orders import ClusterOrders
-from extensions.telnet import Console, Text
 from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.transport.inbox import orders_key
 from krowlspider.cluster.transport.message import BadMessage
@@ -26,6 +23,9 @@ from krowlspider.cluster.transport.posts import (
 )
 from krowlspider.engine.control import Control
 from krowlspider.engine.logformatter import order_received
+from krowlspider.extensions import cluster_orders
+from krowlspider.extensions.cluster_orders import ClusterOrders
+from krowlspider.extensions.telnet import Console, Text
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.schedule.orders import OrderError
 from krowlspider.frontier.store.store import all_entries

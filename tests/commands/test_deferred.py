@@ -19,7 +19,7 @@ except SystemExit:
     pass
 command = sorted(sys.modules)
 import krowlspider.engine.handler, krowlspider.fetch.client
-import extensions.live_page, extensions.metrics
+import krowlspider.extensions.live_page, krowlspider.extensions.metrics
 from krowlspider.job.monitoring.page_server import PageServer, Place
 served = asyncio.run(PageServer([]).serve(Place("127.0.0.1", range(1))))
 print(json.dumps([command, sorted(sys.modules), served]))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from extensions.telnet import Console
 from krowlspider.engine.control import PageRow
+from krowlspider.extensions.telnet import Console
 from krowlspider.job.crawls import _crawls
 from krowlspider.views.frontier import page_table
 from tests.extensions.test_live_page import crawling

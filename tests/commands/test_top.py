@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from extensions.live_page import FIELDS
+from krowlspider.extensions.live_page import FIELDS
 from krowlspider.job.monitoring.access import PAGE, note_url, noted_url
 from krowlspider.programs.running import NoCrawlError, Source, lines, page_line, short, title
 from krowlspider.programs.top import _REDRAW

@@ -22,9 +22,9 @@ from krowlspider.engine.handler import DownloadHandler
 from krowlspider.errors import SettingsError
 from krowlspider.frontier.store.schema import KEY_SIZE
 from krowlspider.job.crawls import job_of
-from middlewares.politeness import PolitenessMiddleware
-from middlewares.retry import RetryMiddleware
-from middlewares.robots import RobotsMiddleware
+from krowlspider.middlewares.politeness import PolitenessMiddleware
+from krowlspider.middlewares.retry import RetryMiddleware
+from krowlspider.middlewares.robots import RobotsMiddleware
 from tests.support.archived import assert_archived, valid_records
 from tests.support.crawling import CONTACT, Crawl, frontier_view
 from tests.support.crawls import page, pages, refused
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 
-RETRY = "middlewares.retry.RetryMiddleware"
-EXCLUDE = "extensions.exclude.Exclude"
+RETRY = "krowlspider.middlewares.retry.RetryMiddleware"
+EXCLUDE = "krowlspider.extensions.exclude.Exclude"
 SCRAPYS_HANDLER = "scrapy.core.downloader.handlers.http11.HTTP11DownloadHandler"
 # More than any disk has free.
 NEVER = 10**18
@@ -216,7 +216,7 @@ SEAMS = {
         {"DOWNLOADER_MIDDLEWARES": {RetryMiddleware: None}},
         {"DOWNLOADER_MIDDLEWARES": {RobotsMiddleware: None}},
         {"DOWNLOADER_MIDDLEWARES_BASE": {}},
-        {"SPIDER_MIDDLEWARES": {"middlewares.joining.Joining": None}},
+        {"SPIDER_MIDDLEWARES": {"krowlspider.middlewares.joining.Joining": None}},
         {"SPIDER_MIDDLEWARES_BASE": default_settings.SPIDER_MIDDLEWARES_BASE},
         {"EXTENSIONS": {EXCLUDE: None}, "KROWL_EXCLUDE": __file__},
         {"EXTENSIONS_BASE": {}, "KROWL_EXCLUDE": __file__},
@@ -260,10 +260,10 @@ def test_a_spider_that_replaces_all_is_refused_in_one_line(tmp_path: Path) -> No
     [
         (
             "DOWNLOADER_MIDDLEWARES",
-            "middlewares.robots.RobotsMiddleware",
+            "krowlspider.middlewares.robots.RobotsMiddleware",
             "; to ignore robots.txt, set ROBOTSTXT_OBEY=False",
         ),
-        ("DOWNLOADER_MIDDLEWARES", "middlewares.politeness.PolitenessMiddleware", ""),
+        ("DOWNLOADER_MIDDLEWARES", "krowlspider.middlewares.politeness.PolitenessMiddleware", ""),
     ],
 )
 def test_what_is_built_in_is_not_taken_out_or_moved(
@@ -279,7 +279,7 @@ def test_what_is_built_in_is_not_taken_out_or_moved(
 
 def test_a_class_that_is_built_in_is_known_as_its_path_is() -> None:
     (fault,) = misplaced(project_settings(DOWNLOADER_MIDDLEWARES={RobotsMiddleware: None}))
-    assert "middlewares.robots.RobotsMiddleware" in fault
+    assert "krowlspider.middlewares.robots.RobotsMiddleware" in fault
 
 
 @pytest.mark.parametrize("in_base", [False, True])
@@ -348,12 +348,12 @@ def test_a_foreign_seam_is_refused_with_the_way_out(name: str, foreign: str, doe
     [
         {},
         {"DOWNLOADER_MIDDLEWARES": {RETRY: None, OwnRetry: 550}},
-        {"DOWNLOADER_MIDDLEWARES": {"middlewares.redirect.RedirectMiddleware": None}},
+        {"DOWNLOADER_MIDDLEWARES": {"krowlspider.middlewares.redirect.RedirectMiddleware": None}},
         {"DOWNLOAD_HANDLERS": {"http": OwnHandler, "https": f"{__name__}.OwnHandler"}},
         {"DOWNLOAD_HANDLERS": {"http": SCRAPYS_HANDLER}},
         {
             "EXTENSIONS": {
-                "extensions.core_stats.CoreStats": None,
+                "krowlspider.extensions.core_stats.CoreStats": None,
                 EXCLUDE: None,
                 **{
                     f"extensions.{name}": None

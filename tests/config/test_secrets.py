@@ -89,12 +89,13 @@ def test_a_wrong_secret_is_refused_without_being_told(tmp_path: Path) -> None:
 
 def test_the_environment_is_the_least_of_their_sources(tmp_path: Path) -> None:
     program = """
+from krowlspider.addon import Krowl
 from krowlspider.config.validation import validate
 from scrapy.settings import Settings
 import json, sys
 for given in json.loads(sys.argv[1]):
     settings = Settings()
-    settings.setmodule("krowlspider.settings")
+    Krowl.update_pre_crawler_settings(settings)
     settings.setdict({"KROWL_CONTACT": "me@krowlspider.internal", **given}, "cmdline")
     validate(settings)
     print(json.dumps([settings["REDIS_URL"], settings["KROWL_CONSUL_TOKEN"]]))

@@ -51,16 +51,18 @@ def test_broad_spider_passes_only_middlewares_it_needs():
     crawler.settings.update(settings)
     assert components(crawler, "SPIDER_MIDDLEWARES") == [
         # It leaves the broad spider alone, when it is made.
-        "middlewares.joining.Joining",
+        "krowlspider.middlewares.joining.Joining",
         "scrapy.spidermiddlewares.start.StartSpiderMiddleware",
     ]
-    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == ["middlewares.retry.RetryMiddleware"]
+    assert components(crawler, "DOWNLOADER_MIDDLEWARES") == [
+        "krowlspider.middlewares.retry.RetryMiddleware"
+    ]
 
 
 def test_ordinary_spider_keeps_scrapys_middlewares():
     """Those that the broad spider leaves out."""
     crawler = Crawler(Spider, project_settings())
-    assert "middlewares.redirect.RedirectMiddleware" in components(
+    assert "krowlspider.middlewares.redirect.RedirectMiddleware" in components(
         crawler, "DOWNLOADER_MIDDLEWARES"
     )
     assert "scrapy.spidermiddlewares.depth.DepthMiddleware" in components(

@@ -15,8 +15,8 @@ from scrapy.settings import Settings
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.gc_tuning import GcTuning
 from krowlspider.engine.logformatter import LogFormatter
+from krowlspider.extensions.gc_tuning import GcTuning
 from krowlspider.frontier.entry import Entry
 from krowlspider.job.parts import idle_connections
 from krowlspider.urls.page.links import read_page

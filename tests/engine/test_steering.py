@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from extensions.telnet import Console
 from krowlspider.engine.steering import ForeignHostError, Steering
+from krowlspider.extensions.telnet import Console
 from krowlspider.job.crawls import _crawls
 from krowlspider.urls.canonical import host_of
 from tests.mockweb.audit import violations

@@ -21,7 +21,7 @@ import pytest
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.test import get_crawler
 
-from extensions.live_page import FIELDS, KEPT, History, LivePage
+from krowlspider.extensions.live_page import FIELDS, KEPT, History, LivePage
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.views.live_page import routes
 from tests.mockweb import MockWeb

@@ -16,7 +16,7 @@ from scrapy import signals
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.loop_lag import INTERVAL, Histogram, Lateness, LoopLag
+from krowlspider.extensions.loop_lag import INTERVAL, Histogram, Lateness, LoopLag
 from krowlspider.job.meters import Histogram as Metric
 from krowlspider.job.status import figures_wanted
 

@@ -21,9 +21,9 @@ from scrapy.utils.asyncio import run_in_thread
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from extensions.metrics import Metrics
 from krowlspider import __version__
 from krowlspider.config.checks import port_range
+from krowlspider.extensions.metrics import Metrics
 from krowlspider.job.meters import HISTOGRAMS, MEASURED, STATS
 from krowlspider.job.metrics import SERIES_MAX, registry, text
 from krowlspider.job.monitoring.page_server import reached_at
@@ -263,7 +263,7 @@ def url_of(crawl: Crawl) -> str:
 def test_while_a_crawl_runs_its_metrics_are_its_numbers_of_now(tmp_path: Path) -> None:
     with MockWeb(spec=SITE) as web:
         seeds = [web.url("a.test"), web.url("b.test", "/slow")]
-        settings = {**UNSEEN, "EXTENSIONS": '{"extensions.live_page.LivePage": null}'}
+        settings = {**UNSEEN, "EXTENSIONS": '{"krowlspider.extensions.live_page.LivePage": null}'}
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).start()
         url = url_of(crawl)
         with urllib.request.urlopen(url.replace("/metrics", "/healthz")) as response:

@@ -20,9 +20,9 @@ import pytest
 from msgspec.structs import replace
 from scrapy.settings import Settings
 
-from extensions import notify
-from extensions.notify import Condition, Sender, Watch
 from krowlspider.config.checks import notice_target
+from krowlspider.extensions import notify
+from krowlspider.extensions.notify import Condition, Sender, Watch
 from tests.support.crawls import AT_ONCE, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.settings import Settings
 
-from extensions import profiles
 from krowlspider.config.validation import CHECKERS
 from krowlspider.errors import install_with
+from krowlspider.extensions import profiles
 from tests.cluster.register_nodes import found, supervisor_register
 from tests.cluster.servers import redis_server
 from tests.mockweb import MockWeb

@@ -16,7 +16,7 @@ from twisted.internet.testing import StringTransport
 from twisted.logger import globalLogPublisher
 from twisted.python.failure import Failure
 
-from extensions.telnet import TelnetConsole
+from krowlspider.extensions.telnet import TelnetConsole
 from tests.support.crawling import Crawl
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ import pytest
 from scrapy.exceptions import NotConfigured
 from scrapy.utils.test import get_crawler
 
-from extensions.upload import Upload
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.uploader import finished_files, upload_folder
 from krowlspider.archive.uploads import NOTES, Destination, UploadLog, uploaded
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError, counted
+from krowlspider.extensions.upload import Upload
 from tests.archive.captures import capture, written
 from tests.archive.command import warc
 from tests.archive.upload.s3 import (
@@ -49,7 +49,7 @@ BUCKET = "archive"
 FAST = {"KROWL_DELAY_MIN": 0, "KROWL_DELAY_FACTOR": 0}
 # Gives up soon.
 IMPATIENT = json.dumps(
-    {"extensions.upload.Upload": None, "tests.archive.upload.s3.ImpatientUpload": 0}
+    {"krowlspider.extensions.upload.Upload": None, "tests.archive.upload.s3.ImpatientUpload": 0}
 )
 
 

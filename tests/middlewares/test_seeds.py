@@ -8,7 +8,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from middlewares.seeds import SeedMiddleware
+from krowlspider.middlewares.seeds import SeedMiddleware
 
 SEED = "https://seed.test/"
 

@@ -61,9 +61,9 @@ class Tree:
         )
         for name in listed.stdout.decode().split("\0"):
             source, copy = ROOT / name, folder / name
-            if source.is_file():
+            if source.is_file() or source.is_symlink():
                 copy.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(source, copy)
+                shutil.copy(source, copy, follow_symlinks=False)
         for name in _LINKED:
             if (ROOT / name).exists():
                 (folder / name).symlink_to((ROOT / name).resolve())

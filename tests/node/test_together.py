@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from extensions.live_page import FIELDS
+from krowlspider.extensions.live_page import FIELDS
 from krowlspider.job.status import reasons_of_all
 from krowlspider.node.figures import (
     OneProcess,

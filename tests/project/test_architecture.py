@@ -9,13 +9,16 @@ import pytest
 from tests.support.sources import imports_of, sources_of
 
 ROOT = Path(__file__).parents[2]
+# Folders beside the package, and links in it: `krowlspider.extensions` is `extensions`.
 DOORS = {"extensions", "middlewares"}
 # What each room may import besides itself and `errors`. A room that is not named: nothing.
 BASE = {"urls", "politeness", "policies", "recrawl"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
 ENGINE = {"engine", "hooks", "job", *SIDES, *BASE}
+ENTRY = {"krowlspider", "addon", "config"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "settings": {"krowlspider", "config"},
+    "settings": {"krowlspider", "config", "project"},
+    "addon": {"config", "settings"},
     "urls": {"internals.frostwork", "internals.suffix_list"},
     "politeness": {"urls"},
     "recrawl": {"urls"},
@@ -33,9 +36,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "config", "views", *ENGINE},
     "node": {"config", "spiders", "views", *ENGINE},
-    "library": {"krowlspider", "commands", "config", "spiders", *ENGINE},
-    "commands": {"krowlspider", "config", "node", "programs", *ENGINE},
-    "programs": {"krowlspider", "changes", "commands", "config", "corpus", "views", *ENGINE},
+    "library": {"commands", "spiders", *ENTRY, *ENGINE},
+    "commands": {"node", "programs", *ENTRY, *ENGINE},
+    "programs": {"changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
@@ -56,15 +59,16 @@ IMPURE = {
 
 def room_of(module: str) -> str:
     """Return the room of a module. Each door and each module of `internals` is one of its own."""
-    package, _, rest = module.partition(".")
-    if package in DOORS or not rest:
-        return module
-    return rest if rest.startswith("internals.") else rest.partition(".")[0]
+    rest = module.partition(".")[2]
+    room = rest.partition(".")[0]
+    return rest if room in {"internals", *DOORS} else room or module
 
 
 def breaches(root: Path) -> list[str]:
     """Return every forbidden import, and every cycle."""
-    sources, found = sources_of(root, "krowlspider", *DOORS), []
+    sources, found = sources_of(root, "krowlspider"), []
+    for door in DOORS:
+        sources |= {f"krowlspider.{name}": text for name, text in sources_of(root, door).items()}
     # The nodes are modules, and sub-rooms too: a module that lies flat in its room is both.
     graph: dict[str, set[str]] = defaultdict(set)
     for module, source in sources.items():
@@ -77,7 +81,7 @@ def breaches(root: Path) -> list[str]:
         graph[part] |= {*others} - {part}
         allowed = MAY_IMPORT.get(package, set()) | {room, "errors"}
         is_pure = module.removeprefix("krowlspider.").startswith(PURE)
-        banned = {"tests", "bench"} | (IMPURE if is_pure else set())
+        banned = {"tests", "bench", *DOORS} | (IMPURE if is_pure else set())
         wrong = {name for name in ours if room_of(name) not in allowed}
         wrong |= {name for name in names if name.partition(".")[0] in banned}
         found += [f"{module} imports {name}" for name in wrong]
@@ -100,7 +104,8 @@ def test_the_source_keeps_to_its_rooms():
         ("krowlspider/job/a.py", "if False:\n    import krowlspider.engine.b", "a imports"),
         ("krowlspider/cluster/ring/a.py", "from time import monotonic", "a imports time"),
         ("krowlspider/engine/a.py", "import tests.mockweb", "a imports tests"),
-        ("extensions/a.py", "from extensions.b import c", "a imports extensions.b"),
+        ("extensions/a.py", "from krowlspider.extensions.b import c", "a imports"),
+        ("krowlspider/job/a.py", "from extensions.b import c", "a imports extensions.b"),
         ("krowlspider/engine/a.py", "import krowlspider.engine.b", "cycle"),
     ],
 )

@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from setuptools import find_packages
 
+from tests.addon.installed import build_wheel, copy_source, environment, install
 from tests.library.webs import GIVEN, small_web, urls_of
+from tests.support.warm import ROOT
 
-ROOT = Path(__file__).parents[2]
-# What a release holds besides README.md and LICENSE; never the checkout's other folders.
-SOURCE = (
-    "krowlspider",
-    "extensions",
-    "middlewares",
-    "pyproject.toml",
-    "setup.py",
-    "README.md",
-    "LICENSE",
-)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_DOORS = ("extensions", "middlewares")
 
 
-def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*command: str, cwd: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A command of this Python, with nothing of the checkout on its path."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("PYTHON", "SCRAPY"))
-    }
     return subprocess.run(
         [sys.executable, *command],
         cwd=cwd,
-        env={**kept, **environment},
+        env=environment(**more),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -49,54 +37,43 @@ def run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a copy of the source: a build leaves files, and reads those of earlier builds."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in SOURCE:
-        path = ROOT / name
-        if path.is_dir():
-            shutil.copytree(path, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(path, copy / name)
-    return copy
+    return copy_source(tmp_path_factory.mktemp("source"))
 
 
 @pytest.fixture(scope="module")
 def installed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder that the wheel was installed into."""
     folder = tmp_path_factory.mktemp("installed")
-    build = ["pip", "wheel", "--no-build-isolation", "--wheel-dir", str(folder / "wheel")]
-    built = run("-m", *build, "--no-deps", "--no-index", str(source), cwd=folder)
-    assert built.returncode == 0, built.stderr
-    (wheel,) = (folder / "wheel").glob("krowlspider-*.whl")
-    target = folder / "site"
-    install = ["pip", "install", "--target", str(target)]
-    put = run("-m", *install, "--no-deps", "--no-index", str(wheel), cwd=folder)
-    assert put.returncode == 0, put.stderr
-    return target
+    return install(build_wheel(source, folder / "wheel"), folder / "site")
 
 
 @pytest.fixture
 def scrapy(installed: Path, tmp_path: Path):
-    """Runs scrapy in an empty folder, the wheel before a stray package that is called `extensions`
-    too."""
-    stray = tmp_path / "stray"
+    """Runs scrapy in a folder with modules that are called `extensions` and `middlewares` too."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
     for name in ("extensions", "middlewares"):
-        (stray / name).mkdir(parents=True)
-        (stray / name / "__init__.py").write_text(f"raise ImportError('the stray {name}')\n")
-    empty = tmp_path / "empty"
-    empty.mkdir()
+        (folder / f"{name}.py").write_text(f"raise ImportError('the stray {name}')\n")
 
     def run_scrapy(*arguments: str) -> subprocess.CompletedProcess[str]:
         return run(
             "-m",
             "scrapy",
             *arguments,
-            cwd=empty,
-            PYTHONPATH=os.pathsep.join([str(installed), str(stray)]),
-            SCRAPY_SETTINGS_MODULE="krowlspider.settings",
+            cwd=folder,
+            PYTHONPATH=str(installed),
+            SCRAPY_SETTINGS_MODULE="krowlspider.project",
         )
 
     return run_scrapy
+
+
+def modules(root: Path) -> set[Path]:
+    """Return the modules of the package. Two of its folders are links to folders beside it."""
+    found = set()
+    for folder in (root / "krowlspider", *(root / "krowlspider").iterdir()):
+        found |= {*folder.glob("*.py"), *folder.glob("[!_]*/**/*.py")}
+    return found
 
 
 def test_every_module_is_in_a_package_of_the_release():
@@ -104,27 +81,25 @@ def test_every_module_is_in_a_package_of_the_release():
     with (ROOT / "pyproject.toml").open("rb") as file:
         include = tomllib.load(file)["tool"]["setuptools"]["packages"]["find"]["include"]
     packages = {name.replace(".", "/") for name in find_packages(str(ROOT), include=include)}
-    folders = {
-        str(path.parent.relative_to(ROOT))
-        for name in ("krowlspider", "extensions", "middlewares")
-        for path in (ROOT / name).rglob("*.py")
-    }
+    folders = {str(path.parent.relative_to(ROOT)) for path in modules(ROOT)}
     assert folders == packages
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_every_module_and_nothing_of_the_tests(installed: Path, source: Path):
-    packages = ("krowlspider", "extensions", "middlewares")
-    there = {
-        str(p.relative_to(installed)) for name in packages for p in (installed / name).rglob("*.py")
+def test_the_wheel_holds_the_package_and_nothing_else(installed: Path, source: Path):
+    """A project's own `middlewares` or `extensions` meets none of ours."""
+    there = {str(path.relative_to(installed)) for path in modules(installed)}
+    assert there == {str(path.relative_to(source)) for path in modules(source)}
+    assert {"krowlspider/extensions/status.py", "krowlspider/middlewares/retry.py"} < there
+    tops = {path.name for path in installed.iterdir()}
+    assert {name for name in tops if not name.endswith(".dist-info")} == {"krowlspider"}
+    data = {
+        str(path.relative_to(source))
+        for path in (source / "krowlspider").rglob("*")
+        if path.is_file() and path.suffix not in {".py", ".pyc"}
     }
-    ours = {str(p.relative_to(source)) for name in packages for p in (source / name).rglob("*.py")}
-    assert there == ours
-    # With these, type checkers read the package.
-    assert {path.name for path in (installed / "krowlspider").glob("*py*")} >= {
-        *("py.typed", "__init__.pyi")
-    }
-    assert not (installed / "tests").exists()
+    assert {"krowlspider/py.typed", "krowlspider/__init__.pyi"} <= data
+    assert {name for name in data if not (installed / name).is_file()} == set()
 
 
 @pytest.mark.slow
@@ -155,7 +130,8 @@ def test_every_component_that_the_settings_name_is_in_the_wheel(installed: Path,
 from scrapy.settings import Settings
 from scrapy.utils.misc import load_object
 settings = Settings()
-settings.setmodule("krowlspider.settings")
+settings.setmodule("krowlspider.project")
+load_object("krowlspider.addon.Krowl").update_pre_crawler_settings(settings)
 names = ["SCHEDULER", "DUPEFILTER_CLASS", "DOWNLOADER"]
 paths = [settings[name] for name in names] + list(settings["DOWNLOAD_HANDLERS_BASE"].values())
 for name in ("EXTENSIONS", "DOWNLOADER_MIDDLEWARES", "SPIDER_MIDDLEWARES"):
@@ -167,11 +143,8 @@ for path in paths:
 """
     loaded = run("-c", program, cwd=tmp_path, PYTHONPATH=str(installed))
     assert loaded.returncode == 0, loaded.stderr
-    assert {name.partition(".")[0] for name in loaded.stdout.split()} == {
-        "krowlspider",
-        "extensions",
-        "middlewares",
-    }
+    rooms = {".".join(name.split(".")[:2]) for name in loaded.stdout.split()}
+    assert rooms == {f"krowlspider.{name}" for name in ("addon", "engine", *_DOORS)}
 
 
 @pytest.mark.slow
@@ -193,7 +166,7 @@ def test_scrapyd_finds_the_settings_in_the_egg(source: Path, tmp_path: Path):
     with zipfile.ZipFile(egg) as archive:
         entry_points = archive.read("EGG-INFO/entry_points.txt").decode()
         names = archive.namelist()
-    assert "[scrapy]\nsettings = krowlspider.settings" in entry_points
-    assert {"krowlspider/settings.py", "extensions/__init__.py", "middlewares/__init__.py"} <= set(
-        names
-    )
+    assert "[scrapy]\nsettings = krowlspider.project" in entry_points
+    assert {"krowlspider/project.py", *(f"krowlspider/{name}/__init__.py" for name in _DOORS)} <= {
+        *names
+    }

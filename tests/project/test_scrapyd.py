@@ -76,7 +76,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def folder(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "node"
     folder.mkdir()
-    (folder / "scrapy.cfg").write_text("[settings]\nkrowlspider = krowlspider.settings\n")
+    (folder / "scrapy.cfg").write_text("[settings]\nkrowlspider = krowlspider.project\n")
     settings = (ROOT / "deploy" / "scrapyd.conf").read_text().replace("6800", PORT)
     (folder / "scrapyd.conf").write_text(settings)
     return folder

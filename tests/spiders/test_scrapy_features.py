@@ -193,7 +193,7 @@ def test_the_broad_spider_has_cookies_if_asked(tmp_path: Path) -> None:
             seeds = [web.url("a.test")]
             crawl = crawl_raw(tmp_path / str(number), seeds, LOG_LEVEL="DEBUG", **settings)
             assert sent(web, b"Cookie")["/more"] == cookies
-        assert ("['middlewares.retry.RetryMiddleware']" in crawl.log) == (not cookies)
+        assert ("['krowlspider.middlewares.retry.RetryMiddleware']" in crawl.log) == (not cookies)
 
 
 @pytest.mark.parametrize("cookies", [0, 1])

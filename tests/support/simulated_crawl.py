@@ -81,9 +81,9 @@ _SETTINGS: Mapping[str, object] = {
 # Extensions that watch or tune the process are off.
 _EXTENSIONS = {
     "tests.support.simulated_crawl.SimulatedJobs": -1000,
-    "extensions.watchdog.Watchdog": None,
-    "extensions.gc_tuning.GcTuning": None,
-    "extensions.loop_lag.LoopLag": None,
+    "krowlspider.extensions.watchdog.Watchdog": None,
+    "krowlspider.extensions.gc_tuning.GcTuning": None,
+    "krowlspider.extensions.loop_lag.LoopLag": None,
 }
 
 

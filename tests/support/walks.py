@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 _ROOT = Path(__file__).parents[2]
-_PACKAGES = ("krowlspider", "extensions", "middlewares")
 # The slow page keeps the crawl from ending within the walk.
 _LINK = [
     page("/robots.txt", ""),
@@ -85,7 +84,7 @@ def _module_of(filename: str) -> str | None:
         path = Path(filename).relative_to(_ROOT)
     except ValueError:
         return None
-    if path.parts[0] not in _PACKAGES:
+    if path.parts[0] != "krowlspider":
         return None
     return ".".join(path.with_suffix("").parts)
 

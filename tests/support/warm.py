@@ -34,7 +34,7 @@ SERVED = ("scrapy", "tests.mockweb", "tests.mockweb.audit", "tests.powerloss.chi
 
 # Imported with all their modules. None may install a reactor.
 _PACKAGES = (
-    *("krowlspider", "extensions", "middlewares"),
+    "krowlspider",
     *("scrapy.commands", "scrapy.downloadermiddlewares", "scrapy.spidermiddlewares"),
 )
 # They need packages of an extra.
@@ -272,8 +272,8 @@ def _main() -> None:
         return
     os.environ.clear()
     os.environ.update(order.environment)
-    # It reads the environment.
-    sys.modules.pop("krowlspider.settings")
+    # It prepares the process of a command.
+    sys.modules.pop("krowlspider.project")
     sys.argv[1:] = order.arguments
     try:
         runpy.run_module(order.module, run_name="__main__", alter_sys=True)

@@ -16,6 +16,7 @@ from scrapy.utils.test import get_crawler
 
 from krowlspider.cluster.transport.message import BadMessage, decode
 from krowlspider.frontier.entry import EntryLine
+from krowlspider.middlewares.redirect import RedirectMiddleware
 from krowlspider.urls.canonical import (
     _AUTHORITY,
     AUTHORITY_MAX,
@@ -35,7 +36,6 @@ from krowlspider.urls.page.links import MAX_LINKS, read_page
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
-from middlewares.redirect import RedirectMiddleware
 from tests.support.work import seconds
 
 if TYPE_CHECKING:

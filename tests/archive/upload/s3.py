@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
-from extensions.upload import Upload
 from krowlspider.archive.uploader import upload_folder
 from krowlspider.archive.uploads import NOTES, Destination
+from krowlspider.extensions.upload import Upload
 from tests.archive.syscalls import be_watched
 from tests.support.crawling import ROOT
 
