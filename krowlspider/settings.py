@@ -185,7 +185,8 @@ KROWL_REQUISITES: Annotated[str, one_of("none", "site", "any")] = "none"
 
 # --- Frontier -------------------------------------------------------------------------------------
 
-# Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
+# Folder of the crawl: frontier, seen set, WARC files; {spider} is replaced by the name of the
+# spider. None: a temporary folder, named in the log.
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL: Annotated[float, seconds(above=True, high=60)] = 1.0
@@ -298,6 +299,8 @@ KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
 
 # --- Archive --------------------------------------------------------------------------------------
 
+# False: nothing is archived. Queue, politeness and robots.txt are as with an archive.
+KROWL_ARCHIVE: bool = True
 # Folder of the WARC files; None: JOBDIR/warc.
 KROWL_WARC_DIR: Annotated[str | None, checks.folder] = None
 # First part of their names: letters, digits, dot, underscore, hyphen.

@@ -182,6 +182,8 @@ class DownloadHandler(BaseDownloadHandler):
         self._log = self._job.crawl_log
         self._meters = self._job.meters
         self._sites = self._job.sites
+        self._archives = settings.getbool("KROWL_ARCHIVE")
+        self._archives_all = self._archives and self._sites is None
         # None without KROWL_HOOKS.
         self._hooks = None if self._job.hooks is None else self._job.hooks.pages
         self._throttle = self._job.throttle
@@ -221,7 +223,7 @@ class DownloadHandler(BaseDownloadHandler):
             in_flight.trace.answered(exchange)
         is_archived = (
             not in_flight.is_head
-            and (self._sites is None or self._is_archived(self._sites, in_flight))
+            and (self._archives_all or self._is_archived(in_flight))
             and (self._hooks is None or await self._is_kept(self._hooks, in_flight, exchange))
         )
         if is_archived:
@@ -274,7 +276,7 @@ class DownloadHandler(BaseDownloadHandler):
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
                 spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
-                proxy=_proxy_of(request) if meta.get("proxy") else None,
+                proxy=proxy_of(request) if meta.get("proxy") else None,
                 sign=sign,
             )
         except FetchError as error:
@@ -290,9 +292,7 @@ class DownloadHandler(BaseDownloadHandler):
             if in_flight.trace is not None:
                 in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
-            if in_flight.is_head or not (
-                self._sites is None or self._is_archived(self._sites, in_flight)
-            ):
+            if in_flight.is_head or not (self._archives_all or self._is_archived(in_flight)):
                 raise as_scrapy(error) from error
             if error.exchange is not None and (
                 self._hooks is None or await self._is_kept(self._hooks, in_flight, error.exchange)
@@ -367,7 +367,7 @@ class DownloadHandler(BaseDownloadHandler):
                     raise TooLarge("what was received of it decodes to less than 500 KiB")
         except FetchError as error:
             error.exchange = exchange
-            if self._sites is None or self._is_archived(self._sites, in_flight):
+            if self._archives_all or self._is_archived(in_flight):
                 in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
@@ -469,13 +469,12 @@ class DownloadHandler(BaseDownloadHandler):
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
 
-    @staticmethod
-    def _is_archived(sites: Sites, in_flight: InFlight) -> bool:
-        """Return whether an answer is archived. A robots.txt always is."""
-        if in_flight.robots_fetch is not None:
-            return True
-        policy = sites.of(in_flight.url, in_flight.host.name)
-        return policy is None or policy.archive is not False
+    def _is_archived(self, in_flight: InFlight) -> bool:
+        """Return whether an answer is archived. If there is an archive, a robots.txt always is."""
+        if self._sites is None or in_flight.robots_fetch is not None:
+            return self._archives
+        policy = self._sites.of(in_flight.url, in_flight.host.name)
+        return self._archives and (policy is None or policy.archive is not False)
 
     def _leave_out(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
         """Keep of an answer that is not archived what its row needs."""
@@ -538,7 +537,7 @@ def _date_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b""
 
 
-def _proxy_of(request: Request) -> Proxy:
+def proxy_of(request: Request) -> Proxy:
     """Return the proxy that a request's meta names.
 
     :raises ProxyInvalid: it is no usable URL

@@ -23,6 +23,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import ArchiveError, RecordError, make_directory, sync_directory
 from krowlspider.archive.uploads import uploaded
 from krowlspider.archive.write.composer import PayloadIndex, forget_others, note_place
+from krowlspider.archive.write.none import NoArchive
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
@@ -162,6 +163,7 @@ class Job:
         self.policies = site_policies(settings, self._address_of)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
+        self._archives = settings.getbool("KROWL_ARCHIVE")
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The hosts in memory.
         self._hosts: Mapping[str, Host] = {}
@@ -333,7 +335,7 @@ class Job:
         folder = warc_folder(settings, self.folder.path)
         payloads = self._payloads(folder, undo)
         self.archive = warc_writer(
-            self.writer,
+            self.writer if self._archives else NoArchive,
             settings,
             folder,
             seed=head.seed,
@@ -390,7 +392,7 @@ class Job:
             self._on_robots(robots_fetch, sitemaps)
 
     def _payloads(self, archive: Path, undo: ExitStack) -> PayloadIndex | None:
-        if not self._settings.getbool("KROWL_WARC_REVISIT"):
+        if not self._archives or not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
         forget_others(self.folder.payloads, archive, uploaded(archive))
         others = open_other_crawls(self._settings, self.folder.other_crawls)
