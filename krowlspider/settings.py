@@ -183,6 +183,21 @@ KROWL_OPT_OUTS: bool = False
 # for them, and they are no pages for max_pages. For archives that are looked at.
 KROWL_REQUISITES: Annotated[str, one_of("none", "site", "any")] = "none"
 
+# --- Browser --------------------------------------------------------------------------------------
+
+# True: a page whose request has meta["playwright"] is opened in Chromium after it was fetched, and
+# whatever it asks for there is fetched by the crawl, archived, and under all rules of its hosts:
+# docs/browser.md. It needs scrapy-playwright. Not in a cluster.
+KROWL_BROWSER: bool = False
+# Regular expressions. Pages in whose URL one of them is found are opened too: "." for all pages.
+KROWL_BROWSER_URLS: Annotated[list[str], checks.expressions] = []
+# Pages open at a time. Each takes 50 to 300 MB in Chromium. As many more may wait; then no further
+# page is fetched.
+KROWL_BROWSER_PAGES: Annotated[int, integer(1, "pages", high=64)] = 4
+# Seconds in which a page may load. All that it asks of a host comes one after the other, each after
+# the delay: 30 files of a host take a minute at 2 s. Then the page counts as it is.
+KROWL_BROWSER_TIMEOUT: Annotated[float, seconds(above=True, high=3600)] = 300.0
+
 # --- Frontier -------------------------------------------------------------------------------------
 
 # Folder of the crawl: frontier, seen set, WARC files; {spider} is replaced by the name of the

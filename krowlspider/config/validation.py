@@ -453,6 +453,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_INDEXNOW is True, and KROWL_RECRAWL is not continuous: only a crawl that goes on"
             " brings pages forward"
         )
+    if settings["KROWL_CONSUL"] and settings.getbool("KROWL_BROWSER"):
+        found.append(
+            "KROWL_BROWSER is True, and KROWL_CONSUL is set: other nodes own the hosts of what a"
+            " page asks for. Use the browser in a crawl of one process"
+        )
     if settings.getbool("KROWL_INDEXNOW") and not settings.getbool("PROMETHEUS_ENABLED"):
         found.append(
             "KROWL_INDEXNOW is True, and PROMETHEUS_ENABLED is False: submissions come by the"

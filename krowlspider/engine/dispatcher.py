@@ -202,9 +202,9 @@ class Dispatcher:
         # Authorities whose permission to override robots.txt is archived, the oldest first.
         self._permitted: dict[str, None] = {}
 
-    def next(self) -> Request | None:
+    def next(self, *, awaited_only: bool = False) -> Request | None:
         """Return the next request; None when there is none to send now. Then the engine is woken
-        when there may be one.
+        when there may be one. ``awaited_only``: no page may be popped any more.
 
         :raises StoreError: the frontier cannot be read or written
         """
@@ -216,10 +216,11 @@ class Dispatcher:
                 return None
             # Asking for the next probe may have ended the outage.
             is_out = outages.is_out
-        if self._awaited.waiting and not is_out:
+        awaited = self._awaited
+        if (awaited.waiting or awaited.pages) and not is_out:
             if (request := self.next_awaited()) is not None:
                 return request
-            if self._awaited.are_many:
+            if awaited_only or awaited.are_many:
                 self._waker.wake_at(clock() + _LOOK_AGAIN)
                 return None
         now = clock()
@@ -442,7 +443,7 @@ class Dispatcher:
 
     def _report_page(self, host: Host, lease: Lease, authority: str) -> None:
         assert self._on_page is not None
-        if not lease.entry.is_requisite:
+        if not lease.entry.is_part:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry)
 

@@ -74,6 +74,8 @@ _SEEDS_LOOK = 1.0
 _SEEDS_AT_ONCE = 200
 # Looks in a row that find none at any node of a cluster: one may be on its way to its owner.
 _LOOKS_OF_NODES = 5
+# Pages fetched for the browser, as a multiple of those that it opens at a time.
+_IN_LINE = 2
 
 
 def _nothing_yet() -> bool:
@@ -185,7 +187,9 @@ class Scheduler(BaseScheduler):
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
+            most_pages=_IN_LINE * settings.getint("KROWL_BROWSER_PAGES"),
             is_node=node is not None,
+            same_site=settings["KROWL_REQUISITES"] == "site",
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         if settings.getbool("KROWL_HEAD") or job.sites is not None:
@@ -196,7 +200,8 @@ class Scheduler(BaseScheduler):
                 skipped=settings.getlist("KROWL_SKIP_EXTENSIONS"),
                 sites=job.sites,
             )
-        has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
+        has_parts = settings["KROWL_REQUISITES"] != "none" or settings.getbool("KROWL_BROWSER")
+        has_parts |= job.sites is not None
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -207,8 +212,8 @@ class Scheduler(BaseScheduler):
             recrawl=self.recrawl,
             head_first=self.head_first,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
-            # Without requisites, a page waits for each robots.txt.
-            on_page=self._look_at_robots if has_requisites else None,
+            # Without requisites and a browser, a page waits for each robots.txt.
+            on_page=self._look_at_robots if has_parts else None,
         )
         self.last_requests = LastRequests(
             self.flights,
@@ -540,7 +545,7 @@ class Scheduler(BaseScheduler):
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return
         self._frontier.queues.unpop(lease)
-        if lease.entry.is_requisite:
+        if lease.entry.is_part:
             # Its host need not be one whose pages are crawled: see `_look_at_robots`.
             return
         self._report_robots(robots_fetch.host, robots_fetch.authority, sitemaps, lease.entry)
@@ -576,7 +581,9 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
-        if (left is not None and left <= 0) or job.failure is not None or self.is_holding:
+        # Pages under way may still wait for requests.
+        is_spent = left is not None and left <= 0
+        if (is_spent and not self.awaited.waiting) or job.failure is not None or self.is_holding:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -586,7 +593,7 @@ class Scheduler(BaseScheduler):
             self._waker.wake()
             return None
         try:
-            request = self._dispatcher.next()
+            request = self._dispatcher.next(awaited_only=is_spent)
         except STORE_ERRORS as error:
             job.fail(error)
             return None

@@ -119,12 +119,14 @@ _PATH_LETTERS = f"{ascii_uppercase} "
 # The hops that count in the depth. Sitemaps that name each other have one depth.
 _LINKS = re.compile("L|M+")
 # The first byte of a request says what it is for. REQUISITE is followed by a packed `Requisite`,
-# AWAITED by a token of who waits for it, the others by the request as JSON, or as a pickle.
+# AWAITED and SUBREQUEST by a token of who waits for it, the others by the request as JSON, or as a
+# pickle. The browser waits for a SUBREQUEST.
 REQUISITE = b"R"
 SITEMAP = b"S"
 OPT_OUT = b"O"
 INDEX_KEY = b"K"
 AWAITED = b"A"
+SUBREQUEST = b"B"
 # Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
 # its row, one that was queued whether it is known or not, and one that was asked by HEAD. For a
 # sitemap or a feed that is fetched again, SITEMAP and what its row keeps of it follow.
@@ -134,7 +136,13 @@ HEADED = b"H"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
-FILES = {REQUISITE: "requisite", SITEMAP: "sitemap", OPT_OUT: "opt_out", INDEX_KEY: "index_key"}
+FILES = {
+    REQUISITE: "requisite",
+    SITEMAP: "sitemap",
+    OPT_OUT: "opt_out",
+    INDEX_KEY: "index_key",
+    SUBREQUEST: "subrequest",
+}
 # Those of requests that are JSON.
 AS_JSON = (JSON, SITEMAP, OPT_OUT, INDEX_KEY)
 
@@ -180,8 +188,13 @@ class Entry(Struct, eq=False, gc=False):
         return self.request[:1] == REQUISITE
 
     @property
+    def is_part(self) -> bool:
+        """Return whether a page needs it: a requisite, or what its browser asks for."""
+        return self.request[:1] in (REQUISITE, SUBREQUEST)
+
+    @property
     def is_awaited(self) -> bool:
-        return self.request[:1] == AWAITED
+        return self.request[:1] in (AWAITED, SUBREQUEST)
 
     @property
     def is_again(self) -> bool:

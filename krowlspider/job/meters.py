@@ -296,6 +296,24 @@ STATS: dict[str, Stat] = {
     "krowl/archive/left_out_count": Stat("Answers that a sheet keeps out of the archive."),
     "krowl/archive/records_count": Stat("WARC records written."),
     "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
+    "krowl/browser/cut_count": Stat("Pages in the browser that were not loaded in time."),
+    "krowl/browser/failed_count": Stat(
+        "Requests of pages in the browser without an answer, by kind of failure; why one was"
+        " refused is in krowl_frontier_dropped_total.",
+        "reason",
+        ("refused", *ERRORS),
+    ),
+    "krowl/browser/kept_count": Stat("Requests of pages in the browser answered from memory."),
+    "krowl/browser/page_count": Stat("Pages opened in the browser."),
+    "krowl/browser/page_failed_count": Stat(
+        "Pages that stay as they were fetched, by reason.", "reason", ("error", "size", "url")
+    ),
+    "krowl/browser/refused_count": Stat(
+        "Requests of pages in the browser that are never made, by reason.",
+        "reason",
+        ("count", "method", "prefetch", "url", "websocket"),
+    ),
+    "krowl/browser/request_count": Stat("Requests of pages in the browser, made by the crawl."),
     "krowl/cluster/again_count": Stat("Messages sent again, because they were lost."),
     "krowl/cluster/arrived_count": Stat("Hosts received from other nodes."),
     "krowl/cluster/dead_count": Stat("Unreadable messages of our inbox."),
@@ -342,6 +360,7 @@ STATS: dict[str, Stat] = {
             "requisite",
             "opt_out",
             "index_key",
+            "subrequest",
             "robots",
         ),
     ),

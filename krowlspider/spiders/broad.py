@@ -24,7 +24,7 @@ from krowlspider.engine.requests import Redirects, warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError, counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.job.answers.retries import TRUNCATED
+from krowlspider.job.answers.retries import RENDERED, TRUNCATED
 from krowlspider.job.crawls import crawl_of, job_of
 from krowlspider.job.parts import keeps_pages, trap_rules
 from krowlspider.job.recrawl import CONTINUOUS
@@ -469,7 +469,8 @@ class BroadSpider(Spider):
         if self._opt_outs is not None and response.status == HTTPStatus.OK:
             self._opt_outs.of_page(response)
         requisites = self._requisites if self._sites is None else self._requisites_at(response.url)
-        if requisites is not None:
+        # The browser has asked for what the page needs.
+        if requisites is not None and RENDERED not in response.flags:
             await requisites.of_page(page, response)
         if page.feeds and not (page.nofollow and not self._follow_nofollow):
             path, seed = meta.get("krowl_path", ""), meta.get("krowl_seed", "")

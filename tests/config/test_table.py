@@ -23,6 +23,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_ALLOW_ADDRESSES", "10.0.0.1/8", "has '10.0.0.1/8'"),
     ("KROWL_ALLOW_ADDRESSES", ["10.0.0.0/8", " fd00::/8"], "has ' fd00::/8'"),
     ("KROWL_ALLOW_ADDRESSES", 10, "is not a list"),
+    ("KROWL_BROWSER_URLS", "(", "is no list of regular expressions: '(' is not a regular"),
+    ("KROWL_BROWSER_URLS", "(a+)+$", "is no list of regular expressions: '(a+)+$' could take"),
     ("KROWL_PORTS", "80,http", "is no list of ports and ranges: 'http' is neither a port nor"),
     ("KROWL_PORTS", "65536", "is no list of ports and ranges: '65536'"),
     ("KROWL_PORTS", "1-2-3", "is no list of ports and ranges: '1-2-3'"),

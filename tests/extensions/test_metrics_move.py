@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 # Metrics that this crawl does not move, by the test that does.
 UNMOVED = {
     "tests/archive/test_faults.py": ["krowl_archive_failed_total"],
+    "tests/browser/test_pages.py": [
+        *("krowl_browser_cut_total", "krowl_browser_failed_total", "krowl_browser_kept_total"),
+        *("krowl_browser_page_failed_total", "krowl_browser_page_total"),
+        *("krowl_browser_refused_total", "krowl_browser_request_total"),
+    ],
     "tests/cluster/test_prometheus.py": [
         *("krowl_cluster_consul_seconds", "krowl_cluster_inbox_batch_seconds"),
         *("krowl_cluster_redis_seconds", "krowl_cluster_joined"),

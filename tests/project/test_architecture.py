@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "job": {"krowlspider", "config", "hooks", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
+    "browser": {"internals.engine", *ENGINE},
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,

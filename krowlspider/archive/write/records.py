@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from krowlspider.archive.cdxj import POLICIES_URI, SEEDS_URI
+from krowlspider.archive.cdxj import DOM_URI, POLICIES_URI, SEEDS_URI
 from krowlspider.archive.payload import Original, digest, is_plain
 
 if TYPE_CHECKING:
@@ -123,10 +123,11 @@ class FetchNote(Struct, eq=False):
 
 
 class Resource(Struct, eq=False):
-    """The content of a resource record: seeds of a start, sheets, or an answer of the DNS.
+    """The content of a resource record: seeds of a start, sheets, an answer of the DNS, or a page
+    as it was in the browser.
 
     ``started`` is in seconds since the epoch. ``truncated`` is whether ``block`` is only the
-    beginning.
+    beginning. ``concurrent`` is the identity of a response that it belongs to.
     """
 
     url: str
@@ -134,6 +135,7 @@ class Resource(Struct, eq=False):
     media_type: str
     block: bytes
     truncated: bool = False
+    concurrent: str | None = None
 
 
 def redact(capture: Capture) -> Capture:
@@ -388,6 +390,8 @@ class RecordMaker:
 
     def resource(self, resource: Resource, identity: str) -> bytes:
         head = _named("resource", identity) + self._about(resource.url, resource.started)
+        if resource.concurrent is not None:
+            head += _line("WARC-Concurrent-To", resource.concurrent)
         head += f"WARC-Payload-Digest: {self._digest(resource.block)}\r\n"
         if resource.truncated:
             head += _line("WARC-Truncated", "length")
@@ -475,6 +479,17 @@ def seeds_resource(text: bytes, started: float, *, truncated: bool = False) -> R
 def policies_resource(text: bytes, started: float) -> Resource:
     """Return the sheets that are in force from now on, as they were read."""
     return Resource(POLICIES_URI, started, "application/toml", text, truncated=False)
+
+
+def dom_resource(url: str, started: float, html: bytes, concurrent: str) -> Resource:
+    """Return what a page was in the browser. ``concurrent`` is the identity of its response.
+
+    Its URI is not that of the page: replay would show it in place of the response, and run the
+    page's scripts on what they have made already.
+
+    :raises ValueError: the URL is no URI
+    """
+    return Resource(_uri(DOM_URI + url), started, "text/html", html, concurrent=concurrent)
 
 
 def is_uri(text: str) -> bool:
