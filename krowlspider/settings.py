@@ -200,7 +200,8 @@ KROWL_BROWSER_TIMEOUT: Annotated[float, seconds(above=True, high=3600)] = 300.0
 
 # --- Frontier -------------------------------------------------------------------------------------
 
-# Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
+# Folder of the crawl: frontier, seen set, WARC files; {spider} is replaced by the name of the
+# spider. None: a temporary folder, named in the log.
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL: Annotated[float, seconds(above=True, high=60)] = 1.0
@@ -272,6 +273,14 @@ KROWL_HEAD: bool = False
 # nofollow.
 KROWL_FOLLOW_NOFOLLOW: bool = False
 
+# --- Hooks ----------------------------------------------------------------------------------------
+
+# Path of a class derived from krowlspider.hooks.Hooks, "my.module.Hooks": its methods see the crawl
+# and decide about links, delays, fetches, pages and records: docs/hooks.md. None: there are none.
+KROWL_HOOKS: Annotated[str | None, checks.hooks] = None
+# Seconds for which a hook that is a coroutine may take, fetch excepted, which has DOWNLOAD_TIMEOUT.
+KROWL_HOOKS_TIMEOUT: Annotated[float, seconds(above=True, high=3600)] = 10.0
+
 # --- Cluster --------------------------------------------------------------------------------------
 
 # Name of the cluster, the same at all its nodes.
@@ -305,6 +314,8 @@ KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
 
 # --- Archive --------------------------------------------------------------------------------------
 
+# False: nothing is archived. Queue, politeness and robots.txt are as with an archive.
+KROWL_ARCHIVE: bool = True
 # Folder of the WARC files; None: JOBDIR/warc.
 KROWL_WARC_DIR: Annotated[str | None, checks.folder] = None
 # First part of their names: letters, digits, dot, underscore, hyphen.

@@ -129,6 +129,15 @@ def file(settings: BaseSettings, name: str) -> str | None:
     return None if Path(settings[name]).is_file() else "is not an existing file"
 
 
+def hooks(settings: BaseSettings, name: str) -> str | None:
+    """Check that the class of hooks can be loaded."""
+    try:
+        load_object(settings.get(name))
+    except LOAD_ERRORS as error:
+        return f"cannot be loaded: {error}"
+    return None
+
+
 def sign_key(settings: BaseSettings, name: str) -> str | None:
     """Check the file of a private key."""
     if fault := file(settings, name):

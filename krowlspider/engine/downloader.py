@@ -173,6 +173,8 @@ _NOT_MODIFIED = "krowlspider.middlewares.not_modified.NotModifiedMiddleware"
 _RENDERER = "krowlspider.browser.rendering.Renderer"
 # Only where URLs may be asked by HEAD before GET.
 _HEAD = "krowlspider.middlewares.head.HeadMiddleware"
+# Only with KROWL_HOOKS.
+_HOOKS = "krowlspider.middlewares.hooks.HooksMiddleware"
 
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (
@@ -193,6 +195,8 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
         paths = (_NOT_MODIFIED, *paths)
     if crawler.settings.getbool("KROWL_HEAD") or crawler.settings["KROWL_POLICIES"] is not None:
         paths = (_HEAD, *paths)
+    if crawler.settings["KROWL_HOOKS"]:
+        paths = (*paths, _HOOKS)
     nearest = [build_from_crawler(load_object(path), crawler) for path in paths]
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
@@ -243,11 +247,15 @@ class Downloader:
             raise SettingsError(
                 f"DOWNLOAD_HANDLERS has {path!r} for {scheme}, which cannot be used: {error}"
             ) from error
-        if isinstance(handler, DownloadHandler) or scheme == "data":
-            return handler
-        from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - rarely used
+        if not (isinstance(handler, DownloadHandler) or scheme == "data"):
+            from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - seldom
 
-        return ThirdPartyHandler(self._crawler, handler, scheme)
+            handler = ThirdPartyHandler(self._crawler, handler, scheme)
+        if self._job.hooks is None or scheme == "data":
+            return handler
+        from krowlspider.engine.hooked_handler import HookedHandler  # noqa: PLC0415 - few have it
+
+        return HookedHandler(self._crawler, handler)
 
     @cached_property
     def _scheduler(self) -> Scheduler:

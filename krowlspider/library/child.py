@@ -12,6 +12,7 @@ from typing import Any
 from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.settings import Settings
 
+from krowlspider.addon import fill_in
 from krowlspider.commands.crawl import NOTHING_FETCHED, Outcome, outcome_of, raise_open_files
 from krowlspider.config.log import follow_settings, lower_start_lines
 from krowlspider.config.validation import check_mappings, validate
@@ -23,6 +24,7 @@ from krowlspider.library.spider import LibrarySpider
 
 # A library opens no ports, and writes nothing to the terminal. Settings of the program come on top.
 _SETTINGS: dict[str, Any] = {
+    "ADDONS": {"krowlspider.addon.Krowl": 100},
     "DOWNLOADER": "krowlspider.library.spider.HandoverDownloader",
     "KROWL_PROGRESS": False,
     "LOG_ENABLED": False,
@@ -85,8 +87,8 @@ def _settings_of(order: Order) -> Settings:
     lower_start_lines()
     follow_settings()
     settings = Settings()
-    settings.setmodule("krowlspider.settings", priority="project")
     settings.setdict(_SETTINGS, priority="project")
+    fill_in(settings)
     check_mappings(settings, order.settings)
     settings.setdict({**order.settings, "JOBDIR": order.jobdir}, priority="cmdline")
     validate(settings)

@@ -135,6 +135,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_POLICIES", "/none/such", "is not an existing file"),
     ("KROWL_SIGN", "sometimes", "is not challenged or always"),
     ("KROWL_SIGN_AGENT", "http://bot.test", "is not the https origin that serves the directory"),
+    ("KROWL_HOOKS", "none.such.Hooks", "cannot be loaded: No module named 'none'"),
     ("KROWL_SIGN_KEY", "/none/such", "is not an existing file"),
     ("KROWL_SIGN_KEY", __file__, "is neither a private key as PEM (PKCS #8) nor a JWK: make one"),
     ("KROWL_SKIP_EXTENSIONS", "zip,a/b", "has 'a/b', which is not one of the extensions"),
@@ -221,6 +222,7 @@ OPTIONAL = {
     *(
         "KROWL_EXCLUDE",
         "KROWL_POLICIES",
+        "KROWL_HOOKS",
         "KROWL_SIGN_KEY",
         "KROWL_WARC_DIR",
         "KROWL_WARC_UPLOAD",

@@ -62,6 +62,9 @@ UNMOVED = {
         *("krowl_archive_left_out_total", "krowl_head_request_total"),
         "krowl_robots_overridden_total",
     ],
+    "tests/hooks/test_calls.py": [
+        *("krowl_hooks_cut_off_total", "krowl_hooks_failed_total", "krowl_hooks_slow_total"),
+    ],
     "tests/whole_crawls/test_identity.py": [
         *("krowl_identity_challenged_total", "krowl_identity_refused_total"),
         *("krowl_identity_signed_total", "krowl_prices_asked_total"),

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from subprocess import DEVNULL
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +21,7 @@ import uvloop
 
 from krowlspider import crawl, run
 from krowlspider.errors import CrawlError, JobError, SettingsError
+from krowlspider.job.folder import holder_of
 from krowlspider.library import process
 from tests.library.webs import GIVEN, PAGES, REACHING, asked, found, small_web, urls_of
 from tests.mockweb import MockWeb
@@ -56,7 +58,7 @@ async def all_of(web: MockWeb, host: str = "a.test", **more: Any) -> list[Page]:
 def test_pages_come_with_what_is_known_of_them(tmp_path: Path) -> None:
     spec = [
         ROBOTS,
-        page("/", "<title>Root</title><html lang=de><a href=/moved>x</a><a href=/gone>x</a>"),
+        page("/", "<html lang=de><title>Root</title><a href=/moved>x</a><a href=/gone>x</a>"),
         {"path": "/moved", "redirect": "/latin"},
         page("/gone", "not here", status=404),
         {
@@ -85,10 +87,12 @@ def test_pages_come_with_what_is_known_of_them(tmp_path: Path) -> None:
         )
         assert latin.headers["x-a"] == "b"
         assert abs(latin.fetched.timestamp() - time.time()) < DEADLINE
-    records = {each.id: each for each in valid_records(tmp_path / "job" / "warc")}
+    archived = valid_records(tmp_path / "job" / "warc")
     for each in (root, gone, latin):
+        (record,) = archived.about(each.url).of_kind("response")
         assert each.record is not None
-        assert each.record.id in str(records)
+        assert (each.record.file, each.record.id) == (record.file, record["WARC-Record-ID"])
+        assert each.body in record.block
 
 
 def test_a_crawl_is_a_crawl_of_the_command(tmp_path: Path) -> None:
@@ -262,8 +266,11 @@ def test_the_page_at_hand_is_acknowledged_by_the_next(tmp_path: Path, how: str) 
                 asyncio.current_task().cancel()  # type: ignore[union-attr]
                 await asyncio.sleep(1)
             if how == "timeout":
-                async with asyncio.timeout(0):
-                    await anext(pages)
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0):
+                        await anext(pages)
+                # Of a crawl that was cancelled no page comes.
+                assert [each async for each in pages] == []
             if how == "stop":
                 await pages.stop()
         return taken
@@ -272,8 +279,8 @@ def test_the_page_at_hand_is_acknowledged_by_the_next(tmp_path: Path, how: str) 
     with small_web() as web:
         try:
             asyncio.run(three(web))
-        except (ZeroDivisionError, asyncio.CancelledError, TimeoutError):
-            assert how not in {"break", "stop"}
+        except (ZeroDivisionError, asyncio.CancelledError):
+            assert how in {"error", "error with", "cancel"}
         (taken,) = seen
         assert len(taken) == 3
         rest = found(run(web.url("a.test"), jobdir=job, **GIVEN))
@@ -468,17 +475,17 @@ def test_kill_9_of_a_program_loses_no_page(tmp_path: Path, *, both: bool) -> Non
     pages = 40
     with small_web(pages) as web:
         for count in (3, 12, 25):
-            with script(tmp_path, web) as program:
+            with script(tmp_path, web) as started:
                 wait_for(tmp_path, count)
                 child = int((tmp_path / "job" / "lock").read_text())
                 if both:
                     os.kill(child, signal.SIGKILL)
-                program.kill()
-                program.communicate()
+                started.kill()
+                started.communicate()
             wait_for_end(child)
-        with script(tmp_path, web) as program:
-            _, errors = program.communicate(timeout=DEADLINE)
-        assert program.returncode == 0, errors
+        with script(tmp_path, web) as started:
+            _, errors = started.communicate(timeout=DEADLINE)
+        assert started.returncode == 0, errors
         taken = taken_by(tmp_path)
         assert {*taken} == {*urls_of(web, pages=pages)}
         if not both:
@@ -492,19 +499,41 @@ def wait_for_end(pid: int) -> None:
         time.sleep(0.02)
 
 
+def test_a_program_ends_after_its_crawls(tmp_path: Path) -> None:
+    """Also after a crawl that it has only left, whose slow page is under way."""
+    slow = page("/slow", "slow", latency=5)
+    text = """
+import time
+from krowlspider import run
+
+pages = run({seed!r}, contact={contact!r}, settings={settings!r}, jobdir="job")
+next(pages)
+time.sleep(1)
+"""
+    with MockWeb(spec=[ROBOTS, page("/", anchors("/slow")), slow]) as web:
+        text = text.format(seed=web.url("a.test"), contact=CONTACT, settings=REACHING)
+        # Without pipes, which its crawl would hold open.
+        command = [sys.executable, "-c", text]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run(command, check=True, cwd=tmp_path, env=environment, stderr=DEVNULL)
+        assert holder_of(tmp_path / "job") is None
+        assert not list((tmp_path / "job" / "warc").glob("*.open"))
+        assert web.url("a.test", "/slow") in asked(web)
+
+
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_a_program_and_its_crawl(tmp_path: Path) -> None:
     """A terminal sends it to the whole foreground group: the archive is whole when the program has
     ended, and the next start has the rest."""
     with small_web() as web:
-        with script(tmp_path, web) as program:
+        with script(tmp_path, web) as started:
             wait_for(tmp_path, 3)
-            os.killpg(program.pid, signal.SIGINT)
-            _, errors = program.communicate(timeout=DEADLINE)
+            os.killpg(started.pid, signal.SIGINT)
+            _, errors = started.communicate(timeout=DEADLINE)
         assert "KeyboardInterrupt" in errors or "interrupted" in errors
         assert not list((tmp_path / "job" / "warc").glob("*.open"))
-        with script(tmp_path, web, pause=0) as program:
-            program.communicate(timeout=DEADLINE)
+        with script(tmp_path, web, pause=0) as started:
+            started.communicate(timeout=DEADLINE)
         taken = taken_by(tmp_path)
         assert {*taken} == {*urls_of(web)}
         assert len(taken) <= PAGES + 1

@@ -16,6 +16,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from krowlspider.archive.cdxj import DOM_URI, POLICIES_URI, SEEDS_URI
 from krowlspider.archive.payload import Original, digest, is_plain
@@ -56,6 +57,8 @@ class Receipt(Struct, eq=False):
 
 # A field of our own: WARC 1.1, section 4, allows them.
 SEED_TAG = "Krowl-Seed-Tag"
+# Another one: names of header fields of request and response, of which the records have no values.
+REDACTED = "Krowl-Redacted"
 
 
 class Capture(Struct, eq=False):
@@ -73,7 +76,7 @@ class Capture(Struct, eq=False):
 
     ``original`` is the record that an answer 304 confirms. ``says_nothing``: it is a 304 that
     confirms none, and is stored as a response. ``tag`` is that of the seed that it came from, ""
-    without one.
+    without one. ``redacted`` names header fields, in lower case, whose values are not stored.
     """
 
     identity: str
@@ -93,6 +96,7 @@ class Capture(Struct, eq=False):
     original: Original | None = None
     says_nothing: bool = False
     tag: str = ""
+    redacted: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -132,6 +136,28 @@ class Resource(Struct, eq=False):
     block: bytes
     truncated: bool = False
     concurrent: str | None = None
+
+
+def redact(capture: Capture) -> Capture:
+    """Return a capture with ``[removed]`` in place of the values of its redacted header fields.
+
+    Payload and status line stay as they were received.
+    """
+    names = b"|".join(re.escape(name.encode()) for name in capture.redacted)
+    # A folded value goes on in the lines behind it.
+    field = re.compile(
+        rb"(?<![^\r\n])(%b)[ \t]*:[^\r\n]*(?:(?:\r\n|\r|\n)[ \t]+[^\r\n]*)*" % names, re.IGNORECASE
+    )
+    response, request = capture.response_bytes, capture.request_bytes
+    head = field.sub(rb"\1: [removed]", bytes(response[: capture.head]))
+    whole = head + bytes(response[capture.head :])
+    asked, end, body = request.partition(b"\r\n\r\n")
+    return replace(
+        capture,
+        head=len(head),
+        response_bytes=memoryview(whole) if isinstance(response, memoryview) else whole,
+        request_bytes=field.sub(rb"\1: [removed]", asked) + end + body,
+    )
 
 
 def tls_protocol(name: str) -> str:
@@ -401,7 +427,9 @@ class RecordMaker:
             self._shared = self._about(capture.url, capture.started) + _wire_lines(capture.wire)
             self._made_of = made_of
         head = _named(kind, identity) + self._shared
-        return head + _line(SEED_TAG, capture.tag) if capture.tag else head
+        if capture.tag:
+            head += _line(SEED_TAG, capture.tag)
+        return head + _line(REDACTED, " ".join(capture.redacted)) if capture.redacted else head
 
     def _about(self, url: str, started: float) -> str:
         return (
