@@ -185,6 +185,14 @@ def test_a_page_stays_as_it_was_fetched_if_its_methods_fail(tmp_path: Path) -> N
     assert crawl.log.count("stays as it was fetched: the browser failed: ") == 1
 
 
+def test_without_its_proxy_the_browser_gets_nothing(tmp_path: Path) -> None:
+    with MockWeb(spec=[page("^/", "fine")]) as web:
+        crawl = browsing(tmp_path, web.url("a.test"), {}, stays="1", cuts="1").run()
+        assert paths_of(web.log()) == {"/robots.txt": 1, "/": 1}
+    (item,) = crawl.items
+    assert (item["flags"], item["late"]) == (["playwright"], None)
+
+
 def test_a_crawl_without_chromium_stops_and_keeps_its_pages(tmp_path: Path) -> None:
     with MockWeb(spec=[page("^/", "fine")]) as web:
         settings = {"PLAYWRIGHT_LAUNCH_OPTIONS": '{"executable_path": "/missing/chromium"}'}
