@@ -143,8 +143,9 @@ class _Crawl:
 
     def __del__(self) -> None:
         # After ``break`` in a loop nothing else tells that the program wants no more pages.
-        if self._child is not None and not self._is_over and self._child.is_ours:
-            self._child.leave()
+        child = self._child
+        if child is not None and not child.is_leaving and child.is_ours:
+            child.leave()
 
 
 class AsyncCrawl(_Crawl):
