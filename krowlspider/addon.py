@@ -8,7 +8,7 @@ a guarantee would not hold is refused (`krowlspider.config.guarantees`).
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.settings import SETTINGS_PRIORITIES, default_settings
 from scrapy.utils.misc import load_object
@@ -16,11 +16,12 @@ from scrapy.utils.reactor import is_reactor_installed
 
 from krowlspider.config.guarantees import LOAD_ERRORS
 from krowlspider.config.log import keep_out_of_logs, name_spider
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import KNOWN, name_jobdir, validate
+from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -41,6 +42,9 @@ _FROM_ENVIRONMENT = frozenset({"JOBDIR", "REDIS_URL", "REDIS_URL_FILE"})
 class Krowl:
     """Frontier, politeness, robots.txt, fetcher, archive and live page."""
 
+    # What it sets, by name.
+    table: ClassVar[Mapping[str, Any]] = defaults
+
     def __init__(self, crawler: Crawler):
         self._spider: str = getattr(crawler.spidercls, "name", "")
 
@@ -52,7 +56,7 @@ class Krowl:
     def update_pre_crawler_settings(cls, settings: BaseSettings) -> None:
         """Set what nobody has set: log, reactor and event loop are read before any crawler."""
         flat = _is_flat(settings)
-        for name, value in defaults.items():
+        for name, value in cls.table.items():
             if name in _OF_THE_PROJECT or (name == _LOOP and is_reactor_installed()):
                 continue
             # What another add-on has set stays, whichever comes first.
@@ -66,8 +70,68 @@ class Krowl:
         """:raises SettingsError: as `validate`"""
         self.update_pre_crawler_settings(settings)
         keep_out_of_logs()
-        validate(settings)
+        self.check(settings)
+        name_jobdir(settings, self._spider)
         name_spider(settings, self._spider)
+
+    @staticmethod
+    def check(settings: BaseSettings) -> None:
+        """:raises SettingsError: as `validate`"""
+        validate(settings)
+
+
+_SCHEMES = ("http", "https")
+# Scrapy's middlewares for what the project's own handler does itself.
+_OF_OTHER_HANDLERS = {
+    "scrapy.downloadermiddlewares.defaultheaders.DefaultHeadersMiddleware": 400,
+    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": 590,
+}
+
+
+class KrowlFrontier(Krowl):
+    """Frontier, politeness and robots.txt. Scrapy's download handlers fetch the pages, and nothing
+    is archived. robots.txt is fetched by the project's own handler."""
+
+    table: ClassVar[Mapping[str, Any]] = {
+        **defaults,
+        "KROWL_ARCHIVE": False,
+        "DOWNLOAD_HANDLERS": {
+            scheme: default_settings.DOWNLOAD_HANDLERS_BASE[scheme] for scheme in _SCHEMES
+        },
+        "DOWNLOADER_MIDDLEWARES_BASE": {
+            **defaults["DOWNLOADER_MIDDLEWARES_BASE"],
+            **_OF_OTHER_HANDLERS,
+        },
+        "DEFAULT_REQUEST_HEADERS": default_settings.DEFAULT_REQUEST_HEADERS,
+    }
+
+
+_ARCHIVING = "krowlspider.engine.archiving.ArchivingHandler"
+
+
+class KrowlArchive(Krowl):
+    """The archive alone, on Scrapy's own scheduler, downloader and middlewares."""
+
+    table: ClassVar[Mapping[str, Any]] = {
+        **{name: value for name, value in defaults.items() if name.startswith("KROWL_")},
+        "KROWL_WARC_REVISIT": False,
+        "DOWNLOAD_HANDLERS_BASE": {
+            **default_settings.DOWNLOAD_HANDLERS_BASE,
+            **dict.fromkeys(_SCHEMES, _ARCHIVING),
+        },
+    }
+
+    @staticmethod
+    def check(settings: BaseSettings) -> None:
+        """:raises SettingsError: as `validate`, or pages would not be archived"""
+        validate(settings, frozenset({*KNOWN, "TWISTED_REACTOR", "TWISTED_REACTOR_ENABLED"}))
+        for scheme in _SCHEMES:
+            found = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
+            if found != _ARCHIVING:
+                raise SettingsError(
+                    f"DOWNLOAD_HANDLERS has {found!r} for {scheme}, which archives nothing: remove"
+                    " it, or the add-on KrowlArchive"
+                )
 
 
 def _is_flat(settings: BaseSettings) -> bool:
@@ -97,6 +161,11 @@ def profile_of(settings: BaseSettings) -> type[Krowl] | None:
     )
 
 
+def has_frontier(settings: BaseSettings) -> bool:
+    """Return whether the crawls of a project have a frontier, or would have one by `fill_in`."""
+    return not issubclass(profile_of(settings) or Krowl, KrowlArchive)
+
+
 def without_profiles(settings: BaseSettings) -> dict[Any, Any]:
     """Return the other add-ons of a project."""
     addons = settings.getdict("ADDONS")
@@ -114,5 +183,19 @@ def _profile(addon: Any) -> type[Krowl] | None:
 
 
 def fill_in(settings: BaseSettings) -> None:
-    """Set what the add-on of a project sets, in a command that runs before any crawler."""
+    """Set what the add-on of a project sets, in a command that runs before any crawler.
+
+    The commands that crawl need the frontier: without such an add-on they have all of `Krowl`.
+    """
     (profile_of(settings) or Krowl).update_pre_crawler_settings(settings)
+
+
+def fill_in_for_program(settings: BaseSettings) -> None:
+    """As `fill_in`, for a command that looks at folders of crawls: in a project without a frontier
+    it does not meet the components of that project."""
+    if issubclass(profile_of(settings) or KrowlArchive, KrowlArchive):
+        for name in _SCRAPYS.keys() & defaults.keys() - {"JOBDIR"}:
+            settings.set(name, defaults[name], "cmdline")
+        Krowl.update_pre_crawler_settings(settings)
+    else:
+        fill_in(settings)

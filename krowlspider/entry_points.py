@@ -28,13 +28,18 @@ _REPLACED = frozenset(
 )
 # They start crawls of the add-on.
 _OF_THE_ADD_ON = frozenset({"node"})
+_CRAWLING = frozenset({"crawl", "node", "runspider"})
+_ADD_ON = "krowlspider.addon."
+_WITHOUT_FRONTIER = "KrowlArchive"
 
 
 def __getattr__(name: str) -> type[ScrapyCommand]:
     """Return the class of the command ``name``."""
     if name.startswith("_"):
         raise AttributeError(name)
-    if _is_used():
+    profile = _profile()
+    # Without a frontier, a crawl is Scrapy's own.
+    if profile and not (profile == _WITHOUT_FRONTIER and name in _CRAWLING):
         prepare_command()
     elif name in _REPLACED:
         return _scrapys(name)
@@ -52,17 +57,22 @@ def _command_in(module: str) -> type[ScrapyCommand]:
     return command
 
 
-def _is_used() -> bool:
-    """Return whether the settings module of the project has the add-on."""
+def _profile() -> str:
+    """Return the class of the add-on that the settings module of the project names; "" for none.
+
+    Nothing is imported, so a subclass must stand there as a class, not as its path.
+    """
     module = sys.modules.get(os.environ.get("SCRAPY_SETTINGS_MODULE", ""))
     addons: dict[Any, Any] = getattr(module, "ADDONS", None) or {}
-    return any(order is not None and _is_ours(addon) for addon, order in addons.items())
-
-
-def _is_ours(addon: Any) -> bool:
-    if isinstance(addon, str):
-        return addon.startswith("krowlspider.")
-    return any(base.__module__ == "krowlspider.addon" for base in getattr(addon, "__mro__", ()))
+    for addon, order in addons.items():
+        if isinstance(addon, str):
+            paths = [addon]
+        else:
+            paths = [f"{base.__module__}.{base.__name__}" for base in getattr(addon, "__mro__", ())]
+        for path in paths:
+            if order is not None and path.startswith(_ADD_ON):
+                return path.removeprefix(_ADD_ON)
+    return ""
 
 
 def _scrapys(name: str) -> type[ScrapyCommand]:

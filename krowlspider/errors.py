@@ -191,6 +191,7 @@ _KINDS = {
     "requisite": "requisites",
     "opt_out": "opt-out files",
     "index_key": "keys of IndexNow",
+    "subrequest": "subrequests of the browser",
     "robots": "robots.txt",
 }
 

@@ -183,9 +183,25 @@ KROWL_OPT_OUTS: bool = False
 # for them, and they are no pages for max_pages. For archives that are looked at.
 KROWL_REQUISITES: Annotated[str, one_of("none", "site", "any")] = "none"
 
+# --- Browser --------------------------------------------------------------------------------------
+
+# True: a page whose request has meta["playwright"] is opened in Chromium after it was fetched, and
+# whatever it asks for there is fetched by the crawl, archived, and under all rules of its hosts:
+# docs/browser.md. It needs scrapy-playwright. Not in a cluster.
+KROWL_BROWSER: bool = False
+# Regular expressions. Pages in whose URL one of them is found are opened too: "." for all pages.
+KROWL_BROWSER_URLS: Annotated[list[str], checks.expressions] = []
+# Pages open at a time. Each takes 50 to 300 MB in Chromium. As many more may wait; then no further
+# page is fetched.
+KROWL_BROWSER_PAGES: Annotated[int, integer(1, "pages", high=64)] = 4
+# Seconds in which a page may load. All that it asks of a host comes one after the other, each after
+# the delay: 30 files of a host take a minute at 2 s. Then the page counts as it is.
+KROWL_BROWSER_TIMEOUT: Annotated[float, seconds(above=True, high=3600)] = 300.0
+
 # --- Frontier -------------------------------------------------------------------------------------
 
-# Folder of the crawl: frontier, seen set, WARC files. None: a temporary folder, named in the log.
+# Folder of the crawl: frontier, seen set, WARC files; {spider} is replaced by the name of the
+# spider. None: a temporary folder, named in the log.
 JOBDIR = None
 # Seconds between two group commits: sync the WARC files, then remove their pages from the queue.
 KROWL_COMMIT_INTERVAL: Annotated[float, seconds(above=True, high=60)] = 1.0
@@ -257,6 +273,14 @@ KROWL_HEAD: bool = False
 # nofollow.
 KROWL_FOLLOW_NOFOLLOW: bool = False
 
+# --- Hooks ----------------------------------------------------------------------------------------
+
+# Path of a class derived from krowlspider.hooks.Hooks, "my.module.Hooks": its methods see the crawl
+# and decide about links, delays, fetches, pages and records: docs/hooks.md. None: there are none.
+KROWL_HOOKS: Annotated[str | None, checks.hooks] = None
+# Seconds for which a hook that is a coroutine may take, fetch excepted, which has DOWNLOAD_TIMEOUT.
+KROWL_HOOKS_TIMEOUT: Annotated[float, seconds(above=True, high=3600)] = 10.0
+
 # --- Cluster --------------------------------------------------------------------------------------
 
 # Name of the cluster, the same at all its nodes.
@@ -290,6 +314,8 @@ KROWL_CLUSTER_PAGES: Annotated[int, integer(0, "pages")] = 0
 
 # --- Archive --------------------------------------------------------------------------------------
 
+# False: nothing is archived. Queue, politeness and robots.txt are as with an archive.
+KROWL_ARCHIVE: bool = True
 # Folder of the WARC files; None: JOBDIR/warc.
 KROWL_WARC_DIR: Annotated[str | None, checks.folder] = None
 # First part of their names: letters, digits, dot, underscore, hyphen.

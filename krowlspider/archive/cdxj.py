@@ -48,6 +48,8 @@ REVISIT = "warc/revisit"
 SEEDS_URI = "urn:krowlspider:seeds"
 # The same for the sheets of KROWL_POLICIES.
 POLICIES_URI = "urn:krowlspider:policies"
+# With the URL of the page, that of the resource record of a page as it was in the browser.
+DOM_URI = "urn:krowlspider:dom:"
 
 _INDEXED = frozenset({"response", "revisit", "resource", "metadata"})
 _ABOUT_RECORDS = "application/warc-fields"

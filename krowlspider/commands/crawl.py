@@ -15,7 +15,7 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.log import configure_logging
 
-from krowlspider.addon import fill_in
+from krowlspider.addon import fill_in, has_frontier
 from krowlspider.cluster.membership import ClusterError, StopSignalError
 from krowlspider.config.guarantees import unloadable
 from krowlspider.config.log import follow_settings, lower_start_lines, name_spider
@@ -153,6 +153,11 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
     follow_settings()
     fill_in(settings)
     try:
+        if not has_frontier(settings):
+            raise SettingsError(
+                "KrowlArchive has no frontier, so that the crawls are Scrapy's own: remove"
+                " COMMANDS_MODULE=krowlspider.commands, or take another add-on"
+            )
         given = (word.partition("=") for word in opts.set)
         check_mappings(settings, {name: value for name, _, value in given})
         with _pid_file_named(opts):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.commands.crawl import BAD_INPUT, STORAGE_FAILED, log_exit
 from krowlspider.commands.crawl import Command as CrawlCommand
+from krowlspider.config.validation import name_jobdir
 from krowlspider.errors import KrowlError, SettingsError, error_text, for_want_of_room
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Command(CrawlCommand):
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         if opts.sample is not None:
-            self._profile(opts.sample)
+            self._profile(args[0], opts.sample)
             return
         # Every Scrapy command imports this file, but only this one needs the rest.
         from krowlspider.frontier.store.store import STORE_ERRORS  # noqa: PLC0415
@@ -81,7 +82,7 @@ class Command(CrawlCommand):
             self.exitcode = BAD_INPUT if is_bad_input else STORAGE_FAILED
             log_exit(self.settings, self.exitcode, error_text(error))
 
-    def _profile(self, text: str) -> None:
+    def _profile(self, spider: str, text: str) -> None:
         from krowlspider.node.tree import SECONDS_MAX, find_py_spy, record  # noqa: PLC0415
 
         assert self.settings is not None
@@ -89,6 +90,7 @@ class Command(CrawlCommand):
             seconds = _whole("--profile", text, SECONDS_MAX)
             if not self.settings["JOBDIR"]:
                 raise SettingsError("JOBDIR is not set: give that of the running crawl")
+            name_jobdir(self.settings, spider)
             jobdir, spy = Path(self.settings["JOBDIR"]), find_py_spy()
             for graph in asyncio.run(record(jobdir, seconds, spy)):
                 print(graph)

@@ -31,6 +31,7 @@ from krowlspider.config.guarantees import LOAD_ERRORS, is_derived, take_back
 from krowlspider.config.kinds import Checker, boolean, each, one_of, parsed, text
 from krowlspider.errors import install_with, pip_install
 from krowlspider.fetch.guard import is_address
+from krowlspider.policies.keys import expression
 from krowlspider.urls.canonical import Ports
 
 _HOST_PATTERN = re.compile(r"(\*\.)?[^\s*/:@\[\]]+")
@@ -126,6 +127,15 @@ def file(settings: BaseSettings, name: str) -> str | None:
     if not _is_path(settings, name):
         return "is not a file's path"
     return None if Path(settings[name]).is_file() else "is not an existing file"
+
+
+def hooks(settings: BaseSettings, name: str) -> str | None:
+    """Check that the class of hooks can be loaded."""
+    try:
+        load_object(settings.get(name))
+    except LOAD_ERRORS as error:
+        return f"cannot be loaded: {error}"
+    return None
 
 
 def sign_key(settings: BaseSettings, name: str) -> str | None:
@@ -327,6 +337,11 @@ networks = each(ip_network, "networks such as 10.0.0.0/8")
 ports = parsed(
     lambda parts: Ports(map(str, parts)),
     "is no list of ports and ranges: {}",
+    BaseSettings.getlist,
+)
+expressions = parsed(
+    lambda parts: list(map(expression, parts)),
+    "is no list of regular expressions: {}",
     BaseSettings.getlist,
 )
 dns_servers = each(is_server, "addresses such as 1.2.3.4 or 1.2.3.4:53")

@@ -91,6 +91,14 @@ def read_lists(settings: BaseSettings, names: Iterable[str]) -> None:
                 settings.set(name, plain, settings.getpriority(name) or 0)
 
 
+def name_jobdir(settings: BaseSettings, spider: str) -> None:
+    """Replace ``{spider}`` in JOBDIR by the name of the spider, so that each has its own."""
+    value = settings.get("JOBDIR")
+    if value is not None and "{spider}" in (text := str(value)):
+        priority = settings.getpriority("JOBDIR") or 0
+        settings.set("JOBDIR", text.replace("{spider}", spider), priority)
+
+
 def check_mappings(settings: BaseSettings, given: Mapping[str, object]) -> None:
     """Check values that are about to be set. Scrapy's error for a mapping does not name it.
 
@@ -341,10 +349,11 @@ def check(settings: BaseSettings) -> None:
         logger.warning("%s is not a known setting: did you mean %s?", name, known)
 
 
-def validate(settings: BaseSettings) -> None:
+def validate(settings: BaseSettings, some: frozenset[str] | None = None) -> None:
     """Read the secrets that are in files, and sizes and lists that are text; check all settings.
 
-    These are every KROWL_ setting and those of Scrapy that the crawl's components rely on.
+    These are every KROWL_ setting and those of Scrapy that the crawl's components rely on. Of those
+    with a checker, only ``some`` may be checked.
 
     :raises SettingsError: names every fault, joined by "; "
     """
@@ -356,8 +365,10 @@ def validate(settings: BaseSettings) -> None:
     ours = {name for name in settings if str(name).startswith("KROWL_")}
     ours |= {name for name in environ if name.startswith("KROWL_")}
     problems = [_unknown(name) for name in sorted(ours - KNOWN)]
-    problems += misplaced(settings)
-    problems += [fault for name in CHECKERS if (fault := problem(settings, name))]
+    if some is None:
+        problems += misplaced(settings)
+    names = [name for name in CHECKERS if some is None or name in some]
+    problems += [fault for name in names if (fault := problem(settings, name))]
     # Contradictions between two values can be found only if each value is valid.
     problems = problems or _contradictions(settings)
     if problems:
@@ -433,12 +444,19 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_SIGN is always, and there is no KROWL_SIGN_KEY: nothing would be signed. Give"
             " the file of the key (docs/identity.md), or leave KROWL_SIGN out"
         )
+    if settings["KROWL_WARC_UPLOAD"] and not settings.getbool("KROWL_ARCHIVE"):
+        found.append("KROWL_WARC_UPLOAD is set, and KROWL_ARCHIVE is False: remove one of them")
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):
         found.append("KROWL_WARC_DEDUP is set, and KROWL_WARC_REVISIT is False: set it to True")
     if settings.getbool("KROWL_INDEXNOW") and settings["KROWL_RECRAWL"] != "continuous":
         found.append(
             "KROWL_INDEXNOW is True, and KROWL_RECRAWL is not continuous: only a crawl that goes on"
             " brings pages forward"
+        )
+    if settings["KROWL_CONSUL"] and settings.getbool("KROWL_BROWSER"):
+        found.append(
+            "KROWL_BROWSER is True, and KROWL_CONSUL is set: other nodes own the hosts of what a"
+            " page asks for. Use the browser in a crawl of one process"
         )
     if settings.getbool("KROWL_INDEXNOW") and not settings.getbool("PROMETHEUS_ENABLED"):
         found.append(

@@ -1,4 +1,5 @@
-"""Requests that a spider or a pipeline waits for: ``crawler.engine.download_async()``.
+"""Requests that a spider or a pipeline waits for: ``crawler.engine.download_async()``; and those of
+the browser.
 
 Each is queued like any page, so that robots.txt, delays and shares hold for it and it is archived.
 Its queue entry holds only a token. The request itself, and who waits for it, are in memory: after
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -16,16 +18,16 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import DownloadFailedError, IgnoreRequest
 from twisted.python.failure import Failure
 
-from krowlspider.frontier.entry import AWAITED, Entry
+from krowlspider.frontier.entry import AWAITED, SUBREQUEST, Entry
 from krowlspider.frontier.entry_queues import Candidate, Lease
-from krowlspider.frontier.hosts.host import DEFERRED, Health
+from krowlspider.frontier.hosts.host import DEFERRED, SEED_PRIORITY, Health
 from krowlspider.internals.engine import is_closing
 from krowlspider.politeness.delay import next_try
-from krowlspider.urls.canonical import host_of, normalise
+from krowlspider.urls.canonical import domain_of, host_of, normalise
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy import Request
     from scrapy.core.engine import ExecutionEngine
@@ -35,8 +37,10 @@ if TYPE_CHECKING:
     from krowlspider.job.flights import Flights
     from krowlspider.job.intake import Intake
 
-# Above the priorities of pages: a page in memory waits for an awaited request.
-_PRIORITY = 1_000_000
+# Above the priorities of pages: a page in memory waits for an awaited request. A page in the
+# browser waits for many, which come before the seeds of their hosts too.
+_PRIORITY = SEED_PRIORITY
+_OF_BROWSER = SEED_PRIORITY + 2
 # Seconds between two looks for hosts that are out of reach, and for the end of the crawl.
 _LOOK = 0.25
 # Most hosts that are tried in one pop.
@@ -64,8 +68,9 @@ class _Waiter:
 class AwaitedRequests:
     """Queues awaited requests, and hands their results to the callers that wait for them.
 
-    While ``most`` of them wait, no page is popped, because pages add more of them. With
-    ``is_node``, this process is a node of a cluster, which takes none.
+    While ``most`` of them wait, or ``most_pages`` pages are in the browser or wait for it, no page
+    is popped, because pages add more of them. With ``is_node``, this process is a node of a
+    cluster, which takes none. ``same_site``: the browser gets only what is of its page's domain.
     """
 
     def __init__(
@@ -76,7 +81,9 @@ class AwaitedRequests:
         flights: Flights,
         *,
         most: int,
+        most_pages: int,
         is_node: bool,
+        same_site: bool,
     ):
         # All awaited requests, by token.
         self.waiting: dict[bytes, _Waiter] = {}
@@ -88,6 +95,10 @@ class AwaitedRequests:
         self._intake = intake
         self._flights = flights
         self._most = most
+        self._most_pages = most_pages
+        self._same_site = same_site
+        # Pages that are in the browser, or wait for it.
+        self.pages = 0
         # All awaited requests, by host and token; the hosts take turns.
         self._hosts: dict[str, dict[bytes, _Waiter]] = {}
         self._looking = False
@@ -97,24 +108,37 @@ class AwaitedRequests:
     @property
     def are_many(self) -> bool:
         """Return whether no page may be popped before some of them are done."""
-        return len(self.waiting) >= self._most
+        return len(self.waiting) >= self._most or self.pages >= self._most_pages
 
-    async def fetch(self, request: Request, send: Callable[[], None]) -> Response | Request:
+    @contextmanager
+    def page(self) -> Iterator[None]:
+        """Count a page of the browser."""
+        self.pages += 1
+        try:
+            yield
+        finally:
+            self.pages -= 1
+
+    async def fetch(
+        self, request: Request, send: Callable[[], None], *, page: str | None = None
+    ) -> Response | Request:
         """Queue a request, and return its response or the request that replaces it.
 
         ``send``, the same in each call, sends one awaited request, if its host is due, even if the
-        engine takes no more pages.
+        engine takes no more pages. For a request of the browser, ``page`` is the URL of its page:
+        then the rules for requisites hold.
 
         :raises IgnoreRequest: it may not be fetched, or the crawl ends
         :raises DownloadFailedError: its host is out of reach, or there is a cluster
         """
-        entry, host = self._entry(request)
+        entry, host = self._entry(request, page)
         waiter = _Waiter(request, asyncio.get_running_loop().create_future())
         token = entry.request[1:]
         self.waiting[token] = waiter
         self._hosts.setdefault(host, {})[token] = waiter
         try:
-            if not self._intake.add([Candidate(host, None, entry, _PRIORITY)], is_exempt=True):
+            priority = _PRIORITY if page is None else _OF_BROWSER
+            if not self._intake.add([Candidate(host, None, entry, priority)], is_exempt=True):
                 raise IgnoreRequest(f"{request} has no room in the queue")
             self._intake.wake()
             if not self._looking:
@@ -126,7 +150,7 @@ class AwaitedRequests:
             if not self._hosts[host]:
                 del self._hosts[host]
 
-    def _entry(self, request: Request) -> tuple[Entry, str]:
+    def _entry(self, request: Request, page: str | None) -> tuple[Entry, str]:
         """Return the queue entry and the host of a request. Raises the errors of `fetch`."""
         url = normalise(request.url)
         if url is None:
@@ -135,8 +159,8 @@ class AwaitedRequests:
             raise DownloadFailedError(
                 f"{request} is not downloaded: in a cluster, yield it instead"
             )
-        host, is_stray = host_of(url), "redirect_times" in request.meta
-        if reason := self._intake.refusal(url, host, 0, None, is_stray=is_stray):
+        host = host_of(url)
+        if reason := self._reason(request, url, host, page):
             raise self._refusal(request, reason)
         if self._is_out(host):
             raise _out_of_reach(request)
@@ -144,7 +168,22 @@ class AwaitedRequests:
         wait = next_try(tries, self._flights.retry_delay)
         due = self._schedule.now() + wait if tries else 0.0
         token = self._run + next(self._numbers).to_bytes(8)
-        return Entry(url, retries=tries, due=due, request=AWAITED + token), host
+        if page is None:
+            return Entry(url, retries=tries, due=due, request=AWAITED + token), host
+        return Entry(url, due=due, request=SUBREQUEST + token, via=page, path="E"), host
+
+    def _reason(self, request: Request, url: str, host: str, page: str | None) -> str | None:
+        """Return why a request must not be queued; None if it may be."""
+        intake = self._intake
+        if page is None:
+            is_stray = "redirect_times" in request.meta
+            return intake.refusal(url, host, 0, None, is_stray=is_stray)
+        via = host_of(page)
+        if self._same_site and domain_of(host) != domain_of(via):
+            return "requisite_site"
+        if reason := intake.refusal(url, host, 0, via, is_stray=True, is_requisite=True):
+            return reason
+        return None if intake.requisite_budget.take(host) else "requisite_budget"
 
     def _refusal(self, request: Request, reason: str) -> IgnoreRequest:
         self._intake.count_dropped(reason)

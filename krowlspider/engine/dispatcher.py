@@ -20,6 +20,7 @@ from krowlspider.errors import counted, duration
 from krowlspider.frontier.entry_queues import FELL_BACK, Lease
 from krowlspider.frontier.hosts.host import Health, Host, RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
+from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import host_key
 from krowlspider.frontier.work_mark import mark_of
 from krowlspider.internals.engine import wake
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from scrapy.core.engine import ExecutionEngine
 
     from krowlspider.engine.awaited import AwaitedRequests
+    from krowlspider.fetch.signing import Signer
     from krowlspider.frontier.entry import Entry
     from krowlspider.job.codec import RequestCodec
     from krowlspider.job.flights import Flights
@@ -200,9 +202,9 @@ class Dispatcher:
         # Authorities whose permission to override robots.txt is archived, the oldest first.
         self._permitted: dict[str, None] = {}
 
-    def next(self) -> Request | None:
+    def next(self, *, awaited_only: bool = False) -> Request | None:
         """Return the next request; None when there is none to send now. Then the engine is woken
-        when there may be one.
+        when there may be one. ``awaited_only``: no page may be popped any more.
 
         :raises StoreError: the frontier cannot be read or written
         """
@@ -214,10 +216,11 @@ class Dispatcher:
                 return None
             # Asking for the next probe may have ended the outage.
             is_out = outages.is_out
-        if self._awaited.waiting and not is_out:
+        awaited = self._awaited
+        if (awaited.waiting or awaited.pages) and not is_out:
             if (request := self.next_awaited()) is not None:
                 return request
-            if self._awaited.are_many:
+            if awaited_only or awaited.are_many:
                 self._waker.wake_at(clock() + _LOOK_AGAIN)
                 return None
         now = clock()
@@ -250,6 +253,9 @@ class Dispatcher:
     def _begin(self, host: Host, *, seeds_only: bool = False) -> Request | None:
         """Return the next request of a popped host, which is in flight from now on; None if it has
         none that may be sent now."""
+        signer = self._job.signer
+        if signer is not None and self._lacks_key(signer, host):
+            return None
         begun = self._job.cpu()
         # Matching robots.txt and exclusions may hold the event loop: mark the host.
         mark = mark_of(host_key(host.name))
@@ -260,6 +266,16 @@ class Dispatcher:
         self._flights.begin(request, in_flight)
         self._flights.charge(in_flight, self._job.cpu() - begun)
         return request
+
+    def _lacks_key(self, signer: Signer, host: Host) -> bool:
+        """Defer a host that gets signed requests if the key has expired, and return whether it has.
+        Without a signature even its robots.txt may be another one."""
+        if host.health is Health.RETIRED or not signer.lacks_key(host.name):
+            return False
+        signer.warn_of_key(host.name)
+        # With robots fetches it would be due at once.
+        self._schedule.deferral.defer(host, ROUND if host.robots.fetches else 0.0)
+        return True
 
     def _pop_probe(self) -> Host | None:
         """Pop the host to probe during an outage; return None if no host is due.
@@ -394,6 +410,8 @@ class Dispatcher:
         If robots.txt cannot be fetched now, keep the entry queued and return True. If the entry is
         a seed without a scheme, queue its http URL in its place and return False.
         """
+        if self._job.hooks is not None and verdict is Verdict.DISALLOWED:
+            self._job.hooks.pages.is_disallowed(InFlight(lease.host, lease.entry.url, lease))
         if lease.entry.is_awaited:
             self._drop(lease, verdict.value)
             return False
@@ -425,7 +443,7 @@ class Dispatcher:
 
     def _report_page(self, host: Host, lease: Lease, authority: str) -> None:
         assert self._on_page is not None
-        if not lease.entry.is_requisite:
+        if not lease.entry.is_part:
             host.robots.looked_at = authority
             self._on_page(host, authority, lease.entry)
 

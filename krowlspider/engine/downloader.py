@@ -49,7 +49,8 @@ class RequestRunner:
     """Takes the steps of Scrapy's engine for each request, in the same order.
 
     ``active`` holds the requests that are with the downloader; ``download`` removes them from it.
-    After each request that ends, those that ``needless`` returns are cancelled.
+    After each request that ends, those that ``needless`` returns are cancelled. ``render`` opens a
+    page in the browser, while its host may be asked again; None without a browser.
     """
 
     def __init__(
@@ -59,6 +60,8 @@ class RequestRunner:
         download: Callable[[Request], Awaitable[Response | Request]],
         awaited: AwaitedRequests,
         needless: Callable[[], Sequence[Request]],
+        *,
+        render: Callable[[Request, Response], Awaitable[Response]] | None,
     ):
         self._engine = engine
         self._slot = slot_of(engine)
@@ -66,6 +69,7 @@ class RequestRunner:
         self._download = download
         self._awaited = awaited
         self._needless = needless
+        self._render = render
         self._loop = asyncio.get_running_loop()
         # The event loop itself holds only weak references to tasks.
         self._tasks: dict[Request, asyncio.Task[None]] = {}
@@ -97,6 +101,8 @@ class RequestRunner:
             elif isinstance(result, Request):
                 self._engine.crawl(result)
             else:
+                if self._render is not None and isinstance(result, Response):
+                    result = await self._rendered(self._render, request, result)
                 await scrape(self._engine.scraper, result, request)
         except Exception:
             logger.exception(
@@ -108,6 +114,17 @@ class RequestRunner:
             for other in self._needless():
                 self._tasks[other].cancel()
             self._slot.nextcall.schedule()
+
+    @staticmethod
+    async def _rendered(
+        render: Callable[[Request, Response], Awaitable[Response]],
+        request: Request,
+        response: Response,
+    ) -> Response | Failure:
+        try:
+            return await render(request, response)
+        except Exception:  # noqa: BLE001 - whatever it is, the errback receives it
+            return Failure()
 
     def _put_back(self, request: Request) -> None:
         """Report a request that is back in its queue, as Scrapy does."""
@@ -152,8 +169,12 @@ _NEAREST_THE_HANDLER = (
 
 # Only where pages are fetched again.
 _NOT_MODIFIED = "krowlspider.middlewares.not_modified.NotModifiedMiddleware"
+# Only with KROWL_BROWSER. Its room imports this one.
+_RENDERER = "krowlspider.browser.rendering.Renderer"
 # Only where URLs may be asked by HEAD before GET.
 _HEAD = "krowlspider.middlewares.head.HeadMiddleware"
+# Only with KROWL_HOOKS.
+_HOOKS = "krowlspider.middlewares.hooks.HooksMiddleware"
 
 # The signals for each request. Listeners of a request are those at its start.
 _SENT = (
@@ -174,6 +195,8 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
         paths = (_NOT_MODIFIED, *paths)
     if crawler.settings.getbool("KROWL_HEAD") or crawler.settings["KROWL_POLICIES"] is not None:
         paths = (_HEAD, *paths)
+    if crawler.settings["KROWL_HOOKS"]:
+        paths = (*paths, _HOOKS)
     nearest = [build_from_crawler(load_object(path), crawler) for path in paths]
     return DownloaderMiddlewares(*chosen, *nearest, crawler=crawler)
 
@@ -198,6 +221,10 @@ class Downloader:
         self._handlers: dict[str, BaseDownloadHandler] = {
             scheme: self._make_handler(scheme) for scheme in ("http", "https")
         }
+        # None without a browser.
+        self._renderer: Any = None
+        if crawler.settings.getbool("KROWL_BROWSER"):
+            self._renderer = build_from_crawler(load_object(_RENDERER), crawler)
         # None until the spider is opened.
         self._runner: RequestRunner | None = None
         self.middleware = middlewares_of(crawler)
@@ -220,11 +247,15 @@ class Downloader:
             raise SettingsError(
                 f"DOWNLOAD_HANDLERS has {path!r} for {scheme}, which cannot be used: {error}"
             ) from error
-        if isinstance(handler, DownloadHandler) or scheme == "data":
-            return handler
-        from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - rarely used
+        if not (isinstance(handler, DownloadHandler) or scheme == "data"):
+            from krowlspider.engine.third_party import ThirdPartyHandler  # noqa: PLC0415 - seldom
 
-        return ThirdPartyHandler(self._crawler, handler, scheme)
+            handler = ThirdPartyHandler(self._crawler, handler, scheme)
+        if self._job.hooks is None or scheme == "data":
+            return handler
+        from krowlspider.engine.hooked_handler import HookedHandler  # noqa: PLC0415 - few have it
+
+        return HookedHandler(self._crawler, handler)
 
     @cached_property
     def _scheduler(self) -> Scheduler:
@@ -234,11 +265,16 @@ class Downloader:
         engine = self._crawler.engine
         scheduler = self._scheduler
         self._runner = RequestRunner(
-            engine, self.active, self.download, scheduler.awaited, scheduler.needless
+            engine,
+            self.active,
+            self.download,
+            scheduler.awaited,
+            scheduler.needless,
+            render=None if self._renderer is None else self._renderer.render,
         )
         start_requests_with(engine, self._runner.start_request)
 
-    def _send_awaited(self) -> None:
+    def send_awaited(self) -> None:
         """Send one awaited request, if its host is due. Before the spider is opened, send none."""
         runner = self._runner
         if runner is not None and (request := self._scheduler.next_awaited()) is not None:
@@ -251,7 +287,7 @@ class Downloader:
         if is_data(request.url):
             work = self._through_middlewares(request)
         else:
-            work = self._scheduler.awaited.fetch(request, self._send_awaited)
+            work = self._scheduler.awaited.fetch(request, self.send_awaited)
         return Deferred.fromFuture(self._loop.create_task(work))
 
     def _through_middlewares(self, request: Request) -> Coroutine[Any, Any, Response | Request]:
@@ -318,6 +354,8 @@ class Downloader:
         return response
 
     async def _close_handlers(self) -> None:
+        if self._renderer is not None:
+            await self._renderer.close()
         for handler in self._handlers.values():
             await handler.close()
 

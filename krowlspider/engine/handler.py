@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.http.head import Proxy, Target
     from krowlspider.fetch.signing import Signer
     from krowlspider.job.flights import Flights
+    from krowlspider.job.hooking.pages import PageHooks
     from krowlspider.job.in_flight import InFlight
     from krowlspider.job.sites import Sites
 
@@ -181,6 +182,10 @@ class DownloadHandler(BaseDownloadHandler):
         self._log = self._job.crawl_log
         self._meters = self._job.meters
         self._sites = self._job.sites
+        self._archives = settings.getbool("KROWL_ARCHIVE")
+        self._archives_all = self._archives and self._sites is None
+        # None without KROWL_HOOKS.
+        self._hooks = None if self._job.hooks is None else self._job.hooks.pages
         self._throttle = self._job.throttle
         self._keeps_rows = keeps_pages(settings)
         self._algorithm: str = settings["KROWL_WARC_DIGEST"]
@@ -216,8 +221,10 @@ class DownloadHandler(BaseDownloadHandler):
             self._meters.fetched(exchange)
         if in_flight.trace is not None:
             in_flight.trace.answered(exchange)
-        is_archived = not in_flight.is_head and (
-            self._sites is None or self._is_archived(self._sites, in_flight)
+        is_archived = (
+            not in_flight.is_head
+            and (self._archives_all or self._is_archived(in_flight))
+            and (self._hooks is None or await self._is_kept(self._hooks, in_flight, exchange))
         )
         if is_archived:
             if exchange.stored is not None:
@@ -269,7 +276,7 @@ class DownloadHandler(BaseDownloadHandler):
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),
                 memory=in_flight.memory,
                 spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
-                proxy=_proxy_of(request) if meta.get("proxy") else None,
+                proxy=proxy_of(request) if meta.get("proxy") else None,
                 sign=sign,
             )
         except FetchError as error:
@@ -285,11 +292,11 @@ class DownloadHandler(BaseDownloadHandler):
             if in_flight.trace is not None:
                 in_flight.trace.answered(error.exchange, error.kind)
             await self._throttle()
-            if in_flight.is_head or not (
-                self._sites is None or self._is_archived(self._sites, in_flight)
-            ):
+            if in_flight.is_head or not (self._archives_all or self._is_archived(in_flight)):
                 raise as_scrapy(error) from error
-            if error.exchange is not None:
+            if error.exchange is not None and (
+                self._hooks is None or await self._is_kept(self._hooks, in_flight, error.exchange)
+            ):
                 if error.exchange.stored is not None:
                     await self._job.archive.room()
                 self._archive(request, in_flight, error.exchange)
@@ -360,7 +367,7 @@ class DownloadHandler(BaseDownloadHandler):
                     raise TooLarge("what was received of it decodes to less than 500 KiB")
         except FetchError as error:
             error.exchange = exchange
-            if self._sites is None or self._is_archived(self._sites, in_flight):
+            if self._archives_all or self._is_archived(in_flight):
                 in_flight.note = self._job.notes.failed(in_flight, error, request.meta)
             raise as_scrapy(error) from error
         return response_of(request, exchange, headers, body)
@@ -422,6 +429,15 @@ class DownloadHandler(BaseDownloadHandler):
         named = {name for name, _ in own}
         return own + [(name, value) for name, value in self._defaults if name not in named]
 
+    @staticmethod
+    async def _is_kept(hooks: PageHooks, in_flight: InFlight, exchange: Exchange) -> bool:
+        """Return whether an answer is archived, as far as a hook decides that."""
+        if hooks.archive is None:
+            return True
+        is_kept, redacted = await hooks.archives(in_flight, exchange)
+        in_flight.redacted = tuple(sorted(redacted))
+        return is_kept
+
     def _archive(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
         meta = request.meta
         meta["download_latency"] = exchange.times.latency
@@ -435,6 +451,7 @@ class DownloadHandler(BaseDownloadHandler):
         capture = capture_of(exchange, identity)
         if "krowl_tag" in meta:
             capture.tag = meta["krowl_tag"]
+        capture.redacted = in_flight.redacted
         if in_flight.secrets:
             capture.request_bytes = without_secrets(capture.request_bytes, in_flight.secrets)
         if self._keeps_rows and in_flight.lease is not None and request.method == "GET":
@@ -452,13 +469,12 @@ class DownloadHandler(BaseDownloadHandler):
         meta["krowl_warc"], meta["krowl_warc_id"] = written, identity
         in_flight.note = self._job.notes.fetched(in_flight, exchange, identity, meta)
 
-    @staticmethod
-    def _is_archived(sites: Sites, in_flight: InFlight) -> bool:
-        """Return whether an answer is archived. A robots.txt always is."""
-        if in_flight.robots_fetch is not None:
-            return True
-        policy = sites.of(in_flight.url, in_flight.host.name)
-        return policy is None or policy.archive is not False
+    def _is_archived(self, in_flight: InFlight) -> bool:
+        """Return whether an answer is archived. If there is an archive, a robots.txt always is."""
+        if self._sites is None or in_flight.robots_fetch is not None:
+            return self._archives
+        policy = self._sites.of(in_flight.url, in_flight.host.name)
+        return self._archives and (policy is None or policy.archive is not False)
 
     def _leave_out(self, request: Request, in_flight: InFlight, exchange: Exchange) -> None:
         """Keep of an answer that is not archived what its row needs."""
@@ -521,7 +537,7 @@ def _date_in(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     return b""
 
 
-def _proxy_of(request: Request) -> Proxy:
+def proxy_of(request: Request) -> Proxy:
     """Return the proxy that a request's meta names.
 
     :raises ProxyInvalid: it is no usable URL

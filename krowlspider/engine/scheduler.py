@@ -47,13 +47,17 @@ if TYPE_CHECKING:
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from twisted.internet.defer import Deferred
+    from twisted.python.failure import Failure
 
     from krowlspider.engine.dupefilter import DupeFilter
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.job.forecasting import Forecasts
     from krowlspider.job.head import HeadFirst
+    from krowlspider.job.hooking.hooked import Hooked
+    from krowlspider.job.hooking.life import HookLife
     from krowlspider.job.nodes.node import Node
     from krowlspider.job.site_policies import SitePolicies
     from krowlspider.urls.scope import Scope
@@ -70,6 +74,8 @@ _SEEDS_LOOK = 1.0
 _SEEDS_AT_ONCE = 200
 # Looks in a row that find none at any node of a cluster: one may be on its way to its owner.
 _LOOKS_OF_NODES = 5
+# Pages fetched for the browser, as a multiple of those that it opens at a time.
+_IN_LINE = 2
 
 
 def _nothing_yet() -> bool:
@@ -101,6 +107,8 @@ class Scheduler(BaseScheduler):
         self._in_turn = 0
         self._shrinking: asyncio.Task[None] | None = None
         self.recrawl: Recrawl | None = None
+        # None without KROWL_HOOKS.
+        self.hook_life: HookLife | None = None
         # None where no URL is asked by HEAD first.
         self.head_first: HeadFirst | None = None
         self._recrawling: asyncio.Task[None] | None = None
@@ -158,6 +166,7 @@ class Scheduler(BaseScheduler):
             settings,
             node=node,
             policies=job.policies,
+            hooks=None if job.hooks is None else job.hooks.links,
             fail=job.fail,
             identify=self._dupefilter.identity,
             wake=self._waker.wake,
@@ -178,7 +187,9 @@ class Scheduler(BaseScheduler):
             self.intake,
             self.flights,
             most=settings.getint("CONCURRENT_REQUESTS"),
+            most_pages=_IN_LINE * settings.getint("KROWL_BROWSER_PAGES"),
             is_node=node is not None,
+            same_site=settings["KROWL_REQUISITES"] == "site",
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         if settings.getbool("KROWL_HEAD") or job.sites is not None:
@@ -189,7 +200,8 @@ class Scheduler(BaseScheduler):
                 skipped=settings.getlist("KROWL_SKIP_EXTENSIONS"),
                 sites=job.sites,
             )
-        has_requisites = settings["KROWL_REQUISITES"] != "none" or job.sites is not None
+        has_parts = settings["KROWL_REQUISITES"] != "none" or settings.getbool("KROWL_BROWSER")
+        has_parts |= job.sites is not None
         self._dispatcher = Dispatcher(
             job,
             self.flights,
@@ -200,8 +212,8 @@ class Scheduler(BaseScheduler):
             recrawl=self.recrawl,
             head_first=self.head_first,
             obey_robots=settings.getbool("ROBOTSTXT_OBEY"),
-            # Without requisites, a page waits for each robots.txt.
-            on_page=self._look_at_robots if has_requisites else None,
+            # Without requisites and a browser, a page waits for each robots.txt.
+            on_page=self._look_at_robots if has_parts else None,
         )
         self.last_requests = LastRequests(
             self.flights,
@@ -220,6 +232,8 @@ class Scheduler(BaseScheduler):
         if node is not None:
             self._traffic = self._connect(node)
         self._crawl.stopping = self.last_requests.stop_text
+        if job.hooks is not None:
+            self.hook_life = self._begin_hooks(job.hooks, spider)
         if job.policies is not None:
             self._policies = self._follow(job.policies)
         job.run(
@@ -235,6 +249,37 @@ class Scheduler(BaseScheduler):
         log_start(job)
         self.warnings.of_spider(spider)
 
+    def _begin_hooks(self, hooked: Hooked, spider: Spider) -> HookLife:
+        """Return what runs the hooks of the crawl as a whole."""
+        from krowlspider.job.hooking.life import HookLife  # noqa: PLC0415 - for few crawls
+
+        life = HookLife(
+            hooked,
+            give=self.intake.give,
+            promote=self.intake.promote_known,
+            make_durable=self._job.commits.make_durable,
+        )
+        connect = self._crawler.signals.connect
+        if not self._codec.makes_pages:
+            # The start requests of an ordinary spider come from the spider alone.
+            connect(self._start_hooks, signals.spider_opened)
+        if hooked.pages.error is not None:
+            connect(self._callback_failed, signals.spider_error)
+        return life
+
+    async def _start_hooks(self) -> None:
+        assert self.hook_life is not None
+        # Its URLs have owners.
+        await self.join()
+        await self.hook_life.start(())
+
+    def _callback_failed(self, failure: Failure, response: Response) -> None:
+        hooked, request = self._job.hooks, response.request
+        in_flight = None if request is None else self.flights.get(request)
+        error = failure.value
+        if hooked is not None and in_flight is not None and error is not None:
+            hooked.pages.failed("callback", in_flight, "error", error)
+
     def _follow(self, policies: SitePolicies) -> asyncio.Task[None]:
         """Archive the sheets that are in force, and those of each later version of their file."""
         notes = self._job.notes
@@ -247,9 +292,11 @@ class Scheduler(BaseScheduler):
     def _recrawl_of(self, kind: str) -> Recrawl | None:
         """Return what fetches pages again, and begin to queue them; None if nothing does."""
         settings, pages = self._crawler.settings, self._frontier.pages
-        terms_of = None if self._job.sites is None else self._job.sites.terms
+        sites, hooks = self._job.sites, self._job.hooks
+        terms_of = None if sites is None else sites.terms
         work = recrawl_work(
-            kind, self._frontier, pages, settings, self._job.wall, terms_of=terms_of
+            *(kind, self._frontier, pages, settings, self._job.wall),
+            terms_of=terms_of if hooks is None else hooks.terms(terms_of),
         )
         if work is None or pages is None:
             return None
@@ -352,6 +399,8 @@ class Scheduler(BaseScheduler):
         return deferred_from_coro(self._close(reason))
 
     async def _close(self, reason: str) -> None:
+        if self.hook_life is not None:
+            await self.hook_life.end(reason)
         if self._forecasts is not None:
             await self._forecasts.close()
         hinting = None if self.recrawl is None else self.recrawl.hinting
@@ -496,7 +545,7 @@ class Scheduler(BaseScheduler):
         if (lease := self._frontier.queues.pop(robots_fetch.host)) is None:
             return
         self._frontier.queues.unpop(lease)
-        if lease.entry.is_requisite:
+        if lease.entry.is_part:
             # Its host need not be one whose pages are crawled: see `_look_at_robots`.
             return
         self._report_robots(robots_fetch.host, robots_fetch.authority, sitemaps, lease.entry)
@@ -532,7 +581,9 @@ class Scheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         job, node = self._job, self._node
         left = self.budget.left
-        if (left is not None and left <= 0) or job.failure is not None or self.is_holding:
+        # Pages under way may still wait for requests.
+        is_spent = left is not None and left <= 0
+        if (is_spent and not self.awaited.waiting) or job.failure is not None or self.is_holding:
             return None
         if (node is not None and not node.ready) or not job.memory.admits():
             return None
@@ -542,7 +593,7 @@ class Scheduler(BaseScheduler):
             self._waker.wake()
             return None
         try:
-            request = self._dispatcher.next()
+            request = self._dispatcher.next(awaited_only=is_spent)
         except STORE_ERRORS as error:
             job.fail(error)
             return None
@@ -581,6 +632,7 @@ class Scheduler(BaseScheduler):
         return (
             self._job.stalled is not None
             or len(self.flights) > 0
+            or (self.hook_life is not None and self.hook_life.is_taking)
             or (self._has_work and not self.budget.is_spent)
         )
 

@@ -40,7 +40,8 @@ class ThirdPartyHandler(DownloadHandler):
         super().__init__(crawler)
         self._pages = handler
         name = global_object_name(type(handler))
-        logger.warning("%s pages are fetched by %s and are not archived", scheme, name)
+        if self._archives:
+            logger.warning("%s pages are fetched by %s and are not archived", scheme, name)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response of the handler, which has ``download_timeout`` seconds.

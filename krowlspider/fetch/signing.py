@@ -268,6 +268,8 @@ _DERIVED: dict[str, Callable[[Target, str], str]] = {
 # of the site until it expires.
 _COVERED = ("@authority", "@method", "@path")
 
+# Hosts that are named as they wait for a key.
+_NAMED = 5
 # Characters of Accept-Signature that are read. An ordinary one has 200.
 _ASKED_MAX = 2000
 # A member of the dictionary: label, components, parameters (RFC 9421, section 5.1).
@@ -329,22 +331,31 @@ class Signer:
         self._wall = wall
         self._nonce = nonce
         self._hosts: dict[str, Challenge] = {}
-        # Whether these were logged.
-        self._is_over = self._is_off = False
+        # Hosts that were named as they wait for a key.
+        self._named = 0
+        # Whether it was logged that a clock differs.
+        self._is_off = False
 
     def signs(self, host: str) -> bool:
         """Return whether requests to a host are signed now."""
-        if not (self._always or host in self._hosts):
-            return False
-        if self._wall() < self._key.expires:
-            return True
-        if not self._is_over:
-            self._is_over = True
+        return (self._always or host in self._hosts) and self._wall() < self._key.expires
+
+    def lacks_key(self, host: str) -> bool:
+        """Return whether a host gets signed requests, and the key has expired."""
+        return self._wall() >= self._key.expires and (self._always or host in self._hosts)
+
+    def warn_of_key(self, host: str) -> None:
+        """Log that a host waits for a key. The first hosts are named."""
+        self._named += 1
+        if self._named <= _NAMED:
+            last = "; further hosts are not named" if self._named == _NAMED else ""
             logger.error(
-                "The key of KROWL_SIGN_KEY has expired: requests are no longer signed. Start again"
-                " with a new one (scrapy identity --new FILE), and serve it in the directory"
+                "The key of KROWL_SIGN_KEY has expired: %s gets signed requests, and is deferred."
+                " Start again with a new key (scrapy identity --new FILE), and serve it in the"
+                " directory%s",
+                host,
+                last,
             )
-        return False
 
     def lines(self, host: str, target: Target, method: str) -> bytes:
         """Return the header lines that sign a request which is sent now."""
@@ -390,6 +401,9 @@ class Signer:
         if asked is None and (was_signed or status not in CHALLENGES):
             return False
         is_new = host not in self._hosts
+        if asked is None and self._wall() >= self._key.expires:
+            # It may refuse this page to everybody.
+            return False
         if is_new and len(self._hosts) >= HOSTS_MAX:
             del self._hosts[next(iter(self._hosts))]
         self._hosts[host] = asked or Challenge()

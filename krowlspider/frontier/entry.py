@@ -7,6 +7,7 @@ import struct
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
+import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.store.schema import PRIORITY_LIMIT, SEED_SIZE, host_in
@@ -107,6 +108,9 @@ _Chain = Annotated[tuple[str, ...], Meta(max_length=0xFF)]
 _Priority = Annotated[int, Meta(ge=-PRIORITY_LIMIT, le=PRIORITY_LIMIT)]
 _Path = Annotated[str, Meta(pattern="^[LMERP]{0,50}$")]
 _State = Annotated[str, Meta(pattern="^(queued|poison)$")]
+# Characters of the state that a hook keeps with a URL.
+HOOK_STATE_MAX = 4096
+_HookState = Annotated[str, Meta(pattern="^[^\n]*$", max_length=HOOK_STATE_MAX)]
 
 
 # Hops that an entry keeps.
@@ -115,12 +119,14 @@ _PATH_LETTERS = f"{ascii_uppercase} "
 # The hops that count in the depth. Sitemaps that name each other have one depth.
 _LINKS = re.compile("L|M+")
 # The first byte of a request says what it is for. REQUISITE is followed by a packed `Requisite`,
-# AWAITED by a token of who waits for it, the others by the request as JSON, or as a pickle.
+# AWAITED and SUBREQUEST by a token of who waits for it, the others by the request as JSON, or as a
+# pickle. The browser waits for a SUBREQUEST.
 REQUISITE = b"R"
 SITEMAP = b"S"
 OPT_OUT = b"O"
 INDEX_KEY = b"K"
 AWAITED = b"A"
+SUBREQUEST = b"B"
 # Plain pages that may have a row, of which nothing follows the byte: one that is fetched again by
 # its row, one that was queued whether it is known or not, and one that was asked by HEAD. For a
 # sitemap or a feed that is fetched again, SITEMAP and what its row keeps of it follow.
@@ -130,7 +136,13 @@ HEADED = b"H"
 JSON = b"J"
 PICKLE = b"P"
 # Those of requests that are for no page, with the word under which they are counted.
-FILES = {REQUISITE: "requisite", SITEMAP: "sitemap", OPT_OUT: "opt_out", INDEX_KEY: "index_key"}
+FILES = {
+    REQUISITE: "requisite",
+    SITEMAP: "sitemap",
+    OPT_OUT: "opt_out",
+    INDEX_KEY: "index_key",
+    SUBREQUEST: "subrequest",
+}
 # Those of requests that are JSON.
 AS_JSON = (JSON, SITEMAP, OPT_OUT, INDEX_KEY)
 
@@ -153,6 +165,7 @@ class Entry(Struct, eq=False, gc=False):
       and where that is not kept.
     - ``seed``: the key of the seed that it came from, see `SeedNames`; empty for a seed, and where
       it is not known.
+    - ``state``: what a hook keeps with it, as JSON in one line; empty without any.
     """
 
     url: str
@@ -168,14 +181,20 @@ class Entry(Struct, eq=False, gc=False):
     via: str = ""
     path: str = ""
     seed: bytes = b""
+    state: str = ""
 
     @property
     def is_requisite(self) -> bool:
         return self.request[:1] == REQUISITE
 
     @property
+    def is_part(self) -> bool:
+        """Return whether a page needs it: a requisite, or what its browser asks for."""
+        return self.request[:1] in (REQUISITE, SUBREQUEST)
+
+    @property
     def is_awaited(self) -> bool:
-        return self.request[:1] == AWAITED
+        return self.request[:1] in (AWAITED, SUBREQUEST)
 
     @property
     def is_again(self) -> bool:
@@ -235,9 +254,10 @@ class Entry(Struct, eq=False, gc=False):
             flags |= _CHAINED
             chain = "\n".join(shorten(url, host) for url in self.chain).encode()
             fields += [_CHAIN_LENGTH.pack(len(chain)), chain]
-        if self.via:
+        if self.via or self.state:
             flags |= _VIA
-            via = f"{self.path or ' '}{shorten(self.via, host)}".encode()
+            text = f"{self.path or ' '}{shorten(self.via, host)}" if self.via else ""
+            via = (f"{text}\n{self.state}" if self.state else text).encode()
             fields += [_LENGTH.pack(len(via)), via]
         if self.request:
             flags |= _REQUEST
@@ -269,9 +289,12 @@ class Entry(Struct, eq=False, gc=False):
             entry.chain = tuple(lengthen(text, host) for text in chain.split("\n"))
         if flags & _VIA:
             via, at = _read_text(data, at, _LENGTH)
-            # No shortened URL begins with a capital.
-            url = via.lstrip(_PATH_LETTERS)
-            entry.path, entry.via = via[: -len(url)].strip(), lengthen(url, host)
+            # No URL has a line end.
+            via, _, entry.state = via.partition("\n")
+            if via:
+                # No shortened URL begins with a capital.
+                url = via.lstrip(_PATH_LETTERS)
+                entry.path, entry.via = via[: -len(url)].strip(), lengthen(url, host)
         if flags & _REQUEST:
             (length,) = _LENGTH.unpack_from(data, at)
             at += _LENGTH.size
@@ -330,6 +353,8 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
     # Those of that seed, which may be the URL itself; see `words_of`.
     words: dict[str, Any] | UnsetType = UNSET
     request: bytes | UnsetType = UNSET
+    # That of hooks, as JSON.
+    hook_state: _HookState | UnsetType = UNSET
     state: _State = "queued"
 
     @classmethod
@@ -347,6 +372,8 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             line.via, line.hop = entry.via, entry.path or UNSET
         if entry.request:
             line.request = entry.request
+        if entry.state:
+            line.hook_state = entry.state
         return line
 
     def entry(self, url_max: int, key_of_seed: Callable[[str], bytes] = lambda _: b"") -> Entry:
@@ -368,7 +395,18 @@ class EntryLine(Struct, kw_only=True, forbid_unknown_fields=True):
             via=_normalised(self.via, url_max) if self.via else "",
             path=(self.via and self.hop) or "",
             seed=b"" if seed == url else key_of_seed(seed),
+            state=hook_state(self.hook_state or ""),
         )
+
+
+def hook_state(text: str) -> str:
+    """Return the state of a hook from outside, "" for none.
+
+    :raises ValueError: it is no JSON
+    """
+    if text:
+        msgspec.json.decode(text)
+    return text
 
 
 def _normalised(text: str, url_max: int) -> str:

@@ -42,6 +42,8 @@ REDIRECT = "redirect"
 NOT_MODIFIED = "not_modified"
 # In place of the reason of a drop: the URL is over, and its http URL follows.
 FELL_BACK = "fallback"
+# The reason of a URL that a hook does not want.
+HOOK = "hook"
 
 
 class Answer(NamedTuple):

@@ -91,7 +91,8 @@ class Frontier:
     seeds that these came from. ``quotas`` counts what sheets limit, None without KROWL_POLICIES.
 
     ``monotonic``, ``wall`` and ``boot`` are as in `JobClock`, ``may_fetch`` as in `Ownership`,
-    ``may_overflow`` as in `Admission`.
+    ``may_overflow`` as in `Admission`. ``on_admitted`` is called with what is queued for a host,
+    before the batch is written.
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class Frontier:
         may_overflow: Callable[[], bool] = lambda: True,
         pages: PageRows | None = None,
         quotas: Quotas | None = None,
+        on_admitted: Callable[[list[Candidate]], object] | None = None,
     ):
         self.seen = seen
         self.quotas = quotas
@@ -131,6 +133,9 @@ class Frontier:
         self.linked_ports = LinkedPorts(store, limits.ports)
         self._load = DomainLoad(store, limits.domain_share, limits.total)
         self._admission = Admission(limits, self._load, self.budget, self.counters, may_overflow)
+        self._admit = self._admission.admit
+        if on_admitted is not None:
+            self._admit = partial(_noted, self._admission.admit, on_admitted)
         self.refused = self._admission.refused
         self.outcomes = Outcomes(store, self.now())
         self.seeds = SeedTable(store)
@@ -244,7 +249,7 @@ class Frontier:
             by_stranger = bool(domain) and host.domain != domain
             if by_stranger and not (host.record or host.queue.levels):
                 host.shares.origin = origin_of(domain)
-            taken = self._admission.admit(
+            taken = self._admit(
                 host,
                 some,
                 queued=queues.queued,
@@ -432,6 +437,17 @@ class Frontier:
         """Return whether entries are queued that may be fetched before the next round of deferred
         hosts."""
         return self.queued > self.deferred_queued or self.schedule.deferral.is_in_round
+
+
+def _noted(
+    admit: Callable[..., list[Candidate]],
+    on_admitted: Callable[[list[Candidate]], object],
+    *args: Any,
+    **given: Any,
+) -> list[Candidate]:
+    taken = admit(*args, **given)
+    on_admitted(taken)
+    return taken
 
 
 def _counter(kind: str, dropped: str | None) -> str:

@@ -366,13 +366,14 @@ class ClusterTraffic:
             if url is None:
                 raise ValueError("not an http or https URL")
             entry = self._codec.entry(request, url)
+            entry.state = message.state
             if entry.is_requisite:
                 entry.via, entry.path = message.via, message.hop
         except ValueError as error:
             logger.warning("Dropping a request for %s that cannot be used: %s", message.url, error)
             self._intake.count_dropped("unserializable")
         else:
-            self._intake.request(request, url, entry)
+            self._intake.request(request, url, entry, is_decided=True)
 
 
 def take_robots_message(

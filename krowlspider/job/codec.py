@@ -238,6 +238,8 @@ class RequestCodec:
             request.meta.pop("krowl_tag", None)
             if are_worded and (words := self._words_text(entry)):
                 request.meta["krowl_words"] = words
+            if entry.state:
+                request.meta["krowl_state"] = entry.state
             return dumps(request.to_dict(spider=self._spider))
         return encode(
             Message(
@@ -252,6 +254,7 @@ class RequestCodec:
                 hop=entry.path[-1:],
                 seed=self._seeds.url_of(entry.seed) if self._seeds is not None else "",
                 words=self._words_text(entry) if are_worded else "",
+                state=entry.state,
                 meta=_requisite_meta(entry),
             )
         )
@@ -267,6 +270,7 @@ class RequestCodec:
             via=message.via,
             path=message.hop,
             seed=self._key_of(message.seed),
+            state=message.state,
         )
 
     def whole(self, message: Message) -> Request:

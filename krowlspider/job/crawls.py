@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
+    from krowlspider.job.hooking.hooked import Hooked
     from krowlspider.job.monitoring.page_server import RouteMaker
     from krowlspider.job.nodes.node import Node
     from krowlspider.recrawl.indexnow import Submission
@@ -110,9 +111,18 @@ def open_crawl(crawler: Crawler, kind: type[Job] = Job) -> Crawl:
     node = _node(settings, name, meters)
     seat = None if node is None else _seat(node)
     asked = spider.asked_scope if isinstance(spider, Scoped) else None
-    job = kind(settings, name, asked, meters=meters, seat=seat)
+    job = kind(settings, name, asked, meters=meters, seat=seat, hooks=_hooks(crawler))
     crawl = _crawls[crawler] = Crawl(job, node)
     return crawl
+
+
+def _hooks(crawler: Crawler) -> Hooked | None:
+    """Return the hooks of a crawl; None without KROWL_HOOKS."""
+    if not crawler.settings["KROWL_HOOKS"]:
+        return None
+    from krowlspider.job.hooking.hooked import hooked  # noqa: PLC0415 - for few crawls
+
+    return hooked(crawler)
 
 
 def opened_crawl(crawler: Crawler) -> Crawl | None:

@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import AGAIN, HEADED, JSON
+from krowlspider.frontier.entry_queues import HOOK
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.job.in_flight import End, InFlight
@@ -64,6 +65,8 @@ class Flights:
         self._codec = codec
         self.seeds_first = SeedsFirst(job.frontier, budget, wake, others_have_seeds)
         self._seed_names = job.frontier.seed_names
+        # The hook for delays; None without one.
+        self._delays = None if job.hooks is None else job.hooks.delays
         self.retry_delay = retry_delay
         self._requests: dict[Request, InFlight] = {}
         self.get: Callable[[Request], InFlight | None] = self._requests.get
@@ -168,7 +171,10 @@ class Flights:
             return
         if in_flight.memory is not None:
             # The host was asked: the answer came neither from a cache nor from a data: URL.
-            wait = max(wait, self._job.rule.of(host.name).delay(host.rate))
+            rule = self._job.rule.of(host.name)
+            wait = max(wait, rule.delay(host.rate))
+            if self._delays is not None:
+                wait = self._delays.wait(in_flight, rule, wait)
         self.on_the_wire -= 1
         if end is End.FELL_BACK:
             self._fall_back(in_flight)
@@ -223,7 +229,7 @@ class Flights:
             in_flight.fail("unserializable", defers=in_flight.defers)
             return None
         entry.strikes, entry.via, entry.path = before.strikes, before.via, before.path
-        entry.seed = before.seed
+        entry.seed, entry.state = before.seed, before.state
         if before.is_again or (before.is_plain and not entry.request):
             entry.request = before.request
         tries = entry.retries + entry.throttling
@@ -240,7 +246,7 @@ class Flights:
     def _put_back_headed(self, in_flight: InFlight, lease: Lease) -> Batch | None:
         """Put a page that was asked by HEAD back to its old place, to be asked by GET. Return the
         batch that has its entry; None if the page is dropped."""
-        if in_flight.failure == HEAD_TYPE:
+        if in_flight.failure in (HEAD_TYPE, HOOK):
             return None
         in_flight.failure = None
         lease.entry.request = HEADED

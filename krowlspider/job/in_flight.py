@@ -69,6 +69,7 @@ class InFlight(Struct, eq=False):
     - ``trace``: its times, with KROWL_TRACES.
     - ``is_head``: a request by HEAD, before the GET of its page.
     - ``secrets``: lines of the request that the archive gets without their values.
+    - ``redacted``: header fields whose values the archive does not get.
     - ``refetch``: row and conditions of a page that is fetched again; else None.
     - ``is_challenged``: it was not signed, and its host asks for a signature.
     """
@@ -87,6 +88,7 @@ class InFlight(Struct, eq=False):
     received: int = 0
     trace: Trace | None = None
     secrets: tuple[bytes, ...] = ()
+    redacted: tuple[str, ...] = ()
     is_head: bool = False
     refetch: Refetch | None = None
     is_challenged: bool = False

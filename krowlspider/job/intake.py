@@ -11,7 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
-from krowlspider.frontier.entry_queues import FELL_BACK, Candidate, Lease
+from krowlspider.frontier.entry_queues import FELL_BACK, HOOK, Candidate, Lease
 from krowlspider.frontier.hosts.host import SEED_PRIORITY, Host
 from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN, SeedLine
@@ -23,13 +23,14 @@ from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import PatternList, Seed, SeedWords, parse_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from scrapy import Request
     from scrapy.settings import BaseSettings
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.job.codec import RequestCodec
+    from krowlspider.job.hooking.links import LinkBatch, LinkHooks, Ranks
     from krowlspider.job.nodes.node import Node
     from krowlspider.job.site_policies import SitePolicies
 
@@ -75,6 +76,7 @@ class Intake:
     ``scope`` decides which URLs are queued. ``exclusions`` decide which URLs are not fetched, even
     if they are queued already. ``identify`` returns the identity of a request for a normalised URL.
     ``fail`` is called with an error of the frontier, ``wake`` when there is something new to fetch.
+    ``hooks`` are asked about links; None without KROWL_HOOKS.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Intake:
         *,
         node: Node | None,
         policies: SitePolicies | None = None,
+        hooks: LinkHooks | None = None,
         fail: Callable[[Exception], None],
         identify: Callable[[Request, str], bytes],
         wake: Callable[[], None],
@@ -96,6 +99,7 @@ class Intake:
         self._linkable = frontier.linked_ports.admitted
         self._node = node
         self._policies = policies
+        self._hooks = hooks
         self._codec = codec
         self.identify = identify
         self.wake = wake
@@ -159,17 +163,18 @@ class Intake:
         is_requisite: bool,
         any_extension: bool,
         page: str = "",
+        scope: Scope | None = None,
     ) -> list[str | None]:
-        """Return what `refusal` does for each of the URLs of one page, whose URL is ``page``."""
+        """Return what `refusal` does for each of the URLs of one page, whose URL is ``page``.
+        ``scope`` stands in for the crawl's."""
         policies = self._policies
         reach = policies.reach(page) if policies is not None and page else None
-        reasons = self.scope.refusals(
-            urls, hosts, depth, via, is_requisite=is_requisite, reach=reach
-        )
+        scope = scope or self.scope
+        reasons = scope.refusals(urls, hosts, depth, via, is_requisite=is_requisite, reach=reach)
         if policies is not None and urls:
             # A sheet's own depth may be more than the crawl's.
             if is_beyond := reasons[0] == "depth":
-                reasons = self.scope.refusals(
+                reasons = scope.refusals(
                     urls, hosts, 0, via, is_requisite=is_requisite, reach=reach
                 )
             reasons = policies.refusals(
@@ -214,10 +219,13 @@ class Intake:
 
     # --- incoming URLs ---
 
-    def request(self, request: Request, url: str, entry: Entry) -> bool:
+    def request(
+        self, request: Request, url: str, entry: Entry, *, is_decided: bool = False
+    ) -> bool:
         """Queue a request durably, or send it to the node that owns its host.
 
-        Return False if it is known or refused. ``url`` is its normalised URL.
+        Return False if it is known or refused. ``url`` is its normalised URL. ``is_decided``: the
+        hooks of the node that has sent it have decided about it.
 
         :raises StoreError: as of `add`
         """
@@ -231,6 +239,13 @@ class Intake:
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
         key = None if always else self.identify(request, url)
+        if self._hooks is not None and not (is_decided or entry.file):
+            is_known = key is not None and self._is_known_anywhere(key, host)
+            wish = self._hooks.decide(entry, host, is_known=is_known)
+            if wish is False and not is_known:
+                self.count_dropped(HOOK)
+                return False
+            key = None if wish and is_known and not in_common else key
         if key is None and not entry.request:
             # It may have a row: its fetch is not the first.
             entry.request = UNMARKED
@@ -246,7 +261,7 @@ class Intake:
         is_given = not entry.depth and request.meta.get("is_start_request", False)
         return bool(self.add([candidate], is_exempt=is_given))
 
-    def discover(
+    def discover(  # noqa: PLR0912, PLR0915 - one pass for each page: each call costs
         self,
         urls: Iterable[str],
         *,
@@ -262,6 +277,7 @@ class Intake:
         request: Callable[[str], Request] | None = None,
         is_first: bool = False,
         again: bool = False,
+        states: Mapping[str, str] | None = None,
     ) -> int:
         """Queue normalised URLs found on a page, or given as seeds; return how many were new.
 
@@ -285,6 +301,8 @@ class Intake:
         A seed that is queued as a link already is for `promote_known`; the only one of a call is
         promoted at once.
 
+        ``states`` has what hooks keep with some of the URLs, as JSON.
+
         :raises StoreError: as of `add`
         """
         urls = self._rewritten(urls, are_links=bool(page) and not (chain or request))
@@ -297,6 +315,14 @@ class Intake:
         )
         keys: Sequence[bytes | None] = [None] if itself else found
         known = [False] if itself else self.known_here(found, lambda at: host_in(urls[at]), owners)
+        # Requisites and files are not asked about.
+        hooked = (
+            None
+            if self._hooks is None or is_first or request is not None
+            else self._hooks.batch(urls, host_in, depth=depth, page=page, states=states)
+        )
+        if hooked is not None:
+            keys, known = hooked.wanted_again(keys, known)
         new = [at for at, is_known in enumerate(known) if not is_known]
         hosts = [host_in(urls[at]) for at in new]
         seed_key = self.key_of_seed(seed)
@@ -313,6 +339,8 @@ class Intake:
         )
         if words is not None and via is not None and not (is_first or chain or request):
             reasons = words.refuse(seed_key, depth, reasons)
+        if hooked is not None:
+            self._ask_hooks(hooked, [urls[at] for at in new], hosts, reasons, via)
         # A redirect has the depth of the URL that it comes from.
         are_seeds = via is None or (bool(chain) and not depth and request is None)
         priority = (
@@ -322,7 +350,7 @@ class Intake:
             if words is None
             else words.priority(seed_key)
         )
-        keeps = bool(page) and self._keeps_via
+        keeps = bool(page) and (self._keeps_via or hooked is not None)
         is_plain = not (redirects or bare or chain)
         if priority == SEED_PRIORITY and len(new) < len(urls):
             self.note_known(
@@ -347,7 +375,10 @@ class Intake:
                 f"{path}{hop}",
             )
         policies = self._policies
-        ranks = policies if policies is not None and policies.gives_priorities else None
+        ranks: Ranks | None = (
+            policies if policies is not None and policies.gives_priorities else None
+        )
+        ranks = ranks if hooked is None else hooked.ranks(ranks)
         candidates, foreign = list[Candidate](), list[Foreign]()
         for at, host, reason in zip(new, hosts, reasons, strict=True):
             if reason:
@@ -358,21 +389,27 @@ class Intake:
             url, identity = urls[at], keys[at]
             own = 0 if ranks is None else ranks.priority(url, host)
             level = priority if priority >= SEED_PRIORITY else priority + own
-            if request:
-                entry = self._codec.entry(request(url), url)
-            else:
-                entry = (
-                    Entry(url, depth)
-                    if is_plain
-                    else Entry(url, depth, redirects, bare=url in bare, chain=chain)
-                )
+            entry = (
+                self._codec.entry(request(url), url)
+                if request
+                else Entry(url, depth)
+                if is_plain
+                else Entry(url, depth, redirects, bare=url in bare, chain=chain)
+            )
             entry.seed = seed_key
             if keeps:
                 entry.via, entry.path = page, f"{path}{hop}"[-HOPS_MAX:]
+            if hooked is not None:
+                hooked.dress(entry)
             if owners is not None and (owner := owners[at]) is not None:
                 # Its owner knows a seed, and gives it its place.
                 foreign += self.outgoing(
-                    owner, host, identity, entry, own if level >= SEED_PRIORITY else level
+                    owner,
+                    host,
+                    identity,
+                    entry,
+                    own if level >= SEED_PRIORITY else level,
+                    always=hooked is not None and url in hooked.wanted,
                 )
                 if are_seeds:
                     self._frontier.schedule.seed_turns.sent()
@@ -384,6 +421,36 @@ class Intake:
         if added:
             self.wake()
         return added
+
+    def at_once(self, most: int) -> int:
+        """Return how many URLs to `discover` in one turn of the event loop, ``most`` without
+        hooks."""
+        return most if self._hooks is None else min(most, self._hooks.at_once)
+
+    def _ask_hooks(
+        self,
+        hooked: LinkBatch,
+        urls: Sequence[str],
+        hosts: Sequence[str],
+        reasons: list[str | None],
+        via: str | None,
+    ) -> None:
+        """Change the reasons of new URLs as hooks want it. What the hook `scope` lifts is refused
+        by all other rules as before."""
+        if lifted := hooked.lifted(urls, reasons):
+            found = self._refusals(
+                [urls[at] for at in lifted],
+                [hosts[at] for at in lifted],
+                hooked.depth,
+                via,
+                is_stray=via is not None,
+                is_requisite=False,
+                any_extension=False,
+                scope=self.scope.without_rules(),
+            )
+            for at, reason in zip(lifted, found, strict=True):
+                reasons[at] = reason
+        hooked.filter(urls, reasons)
 
     def _rewritten(self, urls: Iterable[str], *, are_links: bool) -> list[str]:
         """Return what sheets have fetched in place of links. Seeds, and the targets of redirects,
@@ -422,15 +489,23 @@ class Intake:
                 schedule.put_first(schedule.cache.hosts[name])
             yield
 
-    def plant(self, source: str, lines: list[SeedLine], *, after: int) -> int:
+    def plant(
+        self,
+        source: str,
+        lines: list[SeedLine],
+        *,
+        after: int,
+        states: Mapping[str, str] | None = None,
+    ) -> int:
         """Queue the seeds of lines of a source, as `SeedTable.add`; return how many were new.
+        ``states`` is as in `discover`.
 
         :raises StoreError: as of `add`
         """
         bare = frozenset(line.url for line in lines if line.bare)
         urls = [line.url for line in lines if line.url]
         self.give_words([(line.url, line.words) for line in lines if line.url])
-        new = self.discover(urls, depth=0, bare=bare)
+        new = self.discover(urls, depth=0, bare=bare, states=states)
         try:
             self._frontier.seeds.add(source, lines, after=after)
         except STORE_ERRORS as error:
@@ -438,19 +513,22 @@ class Intake:
             raise
         return new
 
-    def give(self, seeds: Sequence[Seed]) -> None:
-        """Queue seeds that come while the crawl runs, each with a line in the table of seeds.
+    def give(self, seeds: Sequence[Seed], states: Mapping[str, str] | None = None) -> int:
+        """Queue seeds that come while the crawl runs, each with a line in the table of seeds;
+        return how many were new here. ``states`` is as in `discover`.
 
         :raises StoreError: as of `add`
         """
         urls = [seed.url for seed in seeds]
         self.give_words([(seed.url, seed.words) for seed in seeds if seed.words])
-        self.discover(urls, depth=0, bare=frozenset(seed.url for seed in seeds if seed.bare))
+        bare = frozenset(seed.url for seed in seeds if seed.bare)
+        new = self.discover(urls, depth=0, bare=bare, states=states)
         try:
             self._frontier.seeds.give(urls)
         except STORE_ERRORS as error:
             self._fail(error)
             raise
+        return new
 
     def give_words(self, given: list[tuple[str, SeedWords | None]]) -> None:
         """Set the words of seeds, before these are queued.
@@ -570,7 +648,10 @@ class Intake:
     def fall_back(self, entry: Entry) -> None:
         """Queue the http URL of a seed that was given without a scheme and has no https."""
         url = entry.url.replace("https:", "http:", 1)
-        self.discover([url], depth=entry.depth, seed=entry.url, bare=frozenset([url]))
+        states = {url: entry.state} if entry.state else None
+        self.discover(
+            [url], depth=entry.depth, seed=entry.url, bare=frozenset([url]), states=states
+        )
 
     def fall_back_at(self, host: Host) -> None:
         """Queue the http URLs in place of the next pages of a host, whose https robots.txt has
@@ -604,12 +685,19 @@ class Intake:
             nothing any more, not even the page that named the URLs
         """
         try:
-            return self._frontier.queue(
+            added = self._frontier.queue(
                 candidates, foreign, decided, via, is_exempt=is_exempt, has_lines=has_lines
             )
         except STORE_ERRORS as error:
             self._fail(error)
             raise
+        if self._hooks is not None:
+            self._hooks.tell()
+        return added
+
+    def _is_known_anywhere(self, key: bytes, host: str) -> bool:
+        owners = None if self._node is None else self._node.others([host])
+        return self.known_here([key], lambda _: host, owners)[0]
 
     def known_here(
         self, keys: list[bytes], host_at: Callable[[int], str], owners: list[str | None] | None

@@ -23,6 +23,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.archive.disk import ArchiveError, RecordError, make_directory, sync_directory
 from krowlspider.archive.uploads import uploaded
 from krowlspider.archive.write.composer import PayloadIndex, forget_others, note_place
+from krowlspider.archive.write.none import NoArchive
 from krowlspider.archive.write.writer import WarcWriter
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
+    from krowlspider.job.hooking.hooked import Hooked
     from krowlspider.job.meters import Meters
     from krowlspider.urls.scope import AskedScope
 
@@ -121,7 +123,7 @@ class Job:
 
     ``asked`` is the scope that the spider asks for; ``scope`` is the one that holds. ``meters`` are
     measured for the metrics; None if they are not served. ``seat`` is None for a crawl of one
-    process.
+    process, ``hooks`` without KROWL_HOOKS.
 
     :raises JobError: the folder, the frontier or the archive cannot be used, or it is of another
         spider or scope
@@ -147,17 +149,21 @@ class Job:
         *,
         meters: Meters | None = None,
         seat: Seat | None = None,
+        hooks: Hooked | None = None,
     ):
         self._settings = settings
         self.spider = spider
         # When this start began, in epoch seconds.
         self.began = self.wall()
         self.meters = meters
+        # What KROWL_HOOKS names; None without it.
+        self.hooks = hooks
         self._seat = seat
         # The sheets of KROWL_POLICIES; None without them.
         self.policies = site_policies(settings, self._address_of)
         self.memory = memory_account(settings, self._has_memory)
         self.contact: str = settings["KROWL_CONTACT"]
+        self._archives = settings.getbool("KROWL_ARCHIVE")
         self.user_agent: str = settings["USER_AGENT"].replace("{contact}", self.contact)
         # The hosts in memory.
         self._hosts: Mapping[str, Host] = {}
@@ -311,6 +317,7 @@ class Job:
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
             quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
+            on_admitted=None if self.hooks is None else self.hooks.links.note,
         )
         self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
@@ -328,7 +335,7 @@ class Job:
         folder = warc_folder(settings, self.folder.path)
         payloads = self._payloads(folder, undo)
         self.archive = warc_writer(
-            self.writer,
+            self.writer if self._archives else NoArchive,
             settings,
             folder,
             seed=head.seed,
@@ -385,7 +392,7 @@ class Job:
             self._on_robots(robots_fetch, sitemaps)
 
     def _payloads(self, archive: Path, undo: ExitStack) -> PayloadIndex | None:
-        if not self._settings.getbool("KROWL_WARC_REVISIT"):
+        if not self._archives or not self._settings.getbool("KROWL_WARC_REVISIT"):
             return None
         forget_others(self.folder.payloads, archive, uploaded(archive))
         others = open_other_crawls(self._settings, self.folder.other_crawls)

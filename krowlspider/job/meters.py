@@ -59,6 +59,7 @@ _DROPPED = {
     "connect_timeout": (_LATE, "KROWL_CONNECT_TIMEOUT"),
     "first_byte_timeout": (_LATE, ""),
     "total_timeout": (_LATE, "DOWNLOAD_TIMEOUT"),
+    "hook": ("a hook does not want it", "KROWL_HOOKS"),
     "head_type": ("its answer to HEAD has a type that is skipped", "KROWL_SKIP_EXTENSIONS"),
     "stopped": ("a spider stopped its download", ""),
     "ignored": ("a middleware refused it", ""),
@@ -211,6 +212,7 @@ DROPPED = tuple(
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
             *(
                 "head_type",
+                "hook",
                 "seed_depth",
                 "seed_pages",
                 "operator",
@@ -228,6 +230,14 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 STATUSES = (
     *("200", "204", "206", "301", "302", "303", "304", "307", "308", "400", "401", "403", "404"),
     *("405", "406", "410", "429", "451", "500", "502", "503", "504"),
+)
+
+
+# The names of hooks, as of krowlspider.hooks.
+_HOOKS = (
+    *("archive", "compute_delay", "disallowed", "end", "enqueued", "error", "fetch"),
+    *("fetched_robots", "filter", "log", "priority", "recrawl_weight", "request_get"),
+    *("request_robots", "scope", "start", "visit", "visited"),
 )
 
 
@@ -286,6 +296,24 @@ STATS: dict[str, Stat] = {
     "krowl/archive/left_out_count": Stat("Answers that a sheet keeps out of the archive."),
     "krowl/archive/records_count": Stat("WARC records written."),
     "krowl/archive/revisits_count": Stat("Revisit records, written in place of a known body."),
+    "krowl/browser/cut_count": Stat("Pages in the browser that were not loaded in time."),
+    "krowl/browser/failed_count": Stat(
+        "Requests of pages in the browser without an answer, by kind of failure; why one was"
+        " refused is in krowl_frontier_dropped_total.",
+        "reason",
+        ("refused", *ERRORS),
+    ),
+    "krowl/browser/kept_count": Stat("Requests of pages in the browser answered from memory."),
+    "krowl/browser/page_count": Stat("Pages opened in the browser."),
+    "krowl/browser/page_failed_count": Stat(
+        "Pages that stay as they were fetched, by reason.", "reason", ("error", "size", "url")
+    ),
+    "krowl/browser/refused_count": Stat(
+        "Requests of pages in the browser that are never made, by reason.",
+        "reason",
+        ("count", "method", "prefetch", "url", "websocket"),
+    ),
+    "krowl/browser/request_count": Stat("Requests of pages in the browser, made by the crawl."),
     "krowl/cluster/again_count": Stat("Messages sent again, because they were lost."),
     "krowl/cluster/arrived_count": Stat("Hosts received from other nodes."),
     "krowl/cluster/dead_count": Stat("Unreadable messages of our inbox."),
@@ -332,6 +360,7 @@ STATS: dict[str, Stat] = {
             "requisite",
             "opt_out",
             "index_key",
+            "subrequest",
             "robots",
         ),
     ),
@@ -384,6 +413,9 @@ STATS: dict[str, Stat] = {
         "Lag of the event loop: 99th percentile in the last KROWL_STATUS_INTERVAL."
     ),
     "krowl/head/request_count": Stat("Requests by HEAD, before the GET of their page."),
+    "krowl/hooks/failed_count": Stat("Calls of hooks that failed, by hook.", "hook", _HOOKS),
+    "krowl/hooks/slow_count": Stat("Calls of hooks that took too long, by hook.", "hook", _HOOKS),
+    "krowl/hooks/cut_off_count": Stat("Hooks that are cut off, by hook.", "hook", _HOOKS),
     "krowl/memory/held_bytes": Stat("Bytes of bodies in memory."),
     "krowl/memory/waits_count": Stat("Times that a body or the next request waited for memory."),
     "krowl/pages/duplicate_count": Stat(

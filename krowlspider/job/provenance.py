@@ -26,6 +26,7 @@ from krowlspider.archive.disk import ArchiveError, CaptureRefused
 from krowlspider.archive.write.records import (
     FetchNote,
     dns_resource,
+    dom_resource,
     is_uri,
     policies_resource,
     seeds_resource,
@@ -179,6 +180,12 @@ class Provenance:
     def policies(self, text: bytes) -> None:
         """Write the sheets that are in force to the archive, once it writes a file."""
         self._watch(self._archive.begin_with, policies_resource(text, time.time()))
+
+    def rendered(self, url: str, started: float, html: bytes, identity: str) -> None:
+        """Write what a page was in the browser to the archive, unless its URL is too long there.
+        ``identity`` is that of its response."""
+        with suppress(ValueError):
+            self._watch(self._archive.resource, dom_resource(url, started, html, identity))
 
     def _watch(self, write: Callable[[_T], Future[None]], what: _T) -> None:
         # A failed archive is logged for the captures already.

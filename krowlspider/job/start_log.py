@@ -166,6 +166,8 @@ def _at_next_start(feed: str, options: Mapping[str, object]) -> str:
 def _results(job: Job, settings: BaseSettings) -> str:
     feeds = [_USER.sub("//...@", str(feed)) for feed in settings.getdict("FEEDS")]
     items = f"items in {', '.join(feeds)}" if feeds else "no items (-o FILE.jsonl writes them)"
+    if not settings.getbool("KROWL_ARCHIVE"):
+        return f"no archive (KROWL_ARCHIVE=False); {items}"
     return f"WARC files and indexes in {job.archive.directory}; {items}"
 
 

@@ -246,6 +246,9 @@ class Progress:
             f" {sum(reasons.values()):,} dropped, {frontier.pending:,} left",
             "no answer": _listing(by_last_part(stats, "krowl/fetch/failed_count/")),
             "dropped": _listing(reasons),
+            "hooks": self._job.hooks is not None
+            and (cut := "; ".join(self._job.hooks.cut_off())) != ""
+            and f"cut off: {cut}",
             "archive": f"{counted(archive.records, 'record')} in"
             f" {counted(archive.files, 'file')},"
             f" {data_size(archive.bytes_written)}",

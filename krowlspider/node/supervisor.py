@@ -17,7 +17,7 @@ from scrapy.spiderloader import get_spider_loader
 from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import end
-from krowlspider.config.validation import validate
+from krowlspider.config.validation import name_jobdir, validate
 from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.job.limits import CrawlLimits
@@ -414,6 +414,7 @@ def crawl(
     kind.update_settings(settings)
     validate(settings)
     check_reserved(settings)
+    name_jobdir(settings, spider)
     if not settings["JOBDIR"]:
         raise SettingsError(
             "JOBDIR is not set, and scrapy node needs a folder for its processes: give -s"

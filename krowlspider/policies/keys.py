@@ -158,11 +158,15 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _expressions(value: object) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(_expression, _texts(value)))
+    return tuple(map(expression, _texts(value)))
 
 
 @lru_cache(maxsize=4096)
-def _expression(text: str) -> re.Pattern[str]:
+def expression(text: str) -> re.Pattern[str]:
+    """Return a regular expression that takes no long time on any URL.
+
+    :raises ValueError: it is none
+    """
     try:
         re.compile(text)
         short = _TRAILING.sub("", _LEADING.sub(r"\1", text, count=1)) if ".*" in text else text

@@ -43,13 +43,13 @@ class DeferredCommand(ScrapyCommand):
 
     def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
         # Scrapy imports this module in projects without the add-on too.
-        from krowlspider.addon import fill_in  # noqa: PLC0415
+        from krowlspider.addon import fill_in_for_program  # noqa: PLC0415
         from krowlspider.commands.crawl import one_line_errors  # noqa: PLC0415
 
         assert self.settings is not None
         with one_line_errors(opts):
             super().process_options(args, opts)
-            fill_in(self.settings)
+            fill_in_for_program(self.settings)
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         try:

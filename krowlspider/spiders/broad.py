@@ -7,6 +7,8 @@ import logging
 from dataclasses import replace
 from functools import cached_property, partial
 from http import HTTPStatus
+from itertools import chain as chained
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -22,7 +24,7 @@ from krowlspider.engine.requests import Redirects, warn_of_proxies
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.errors import SeedsError, counted
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.job.answers.retries import TRUNCATED
+from krowlspider.job.answers.retries import RENDERED, TRUNCATED
 from krowlspider.job.crawls import crawl_of, job_of
 from krowlspider.job.parts import keeps_pages, trap_rules
 from krowlspider.job.recrawl import CONTINUOUS
@@ -32,6 +34,7 @@ from krowlspider.spiders.seeds import (
     SeedsFile,
     asked_scope,
     asked_until,
+    in_chunks,
     number,
     refuse_words,
     seeds_of,
@@ -53,7 +56,7 @@ from krowlspider.urls.page.requisites.requisite import ACCEPT
 from krowlspider.urls.scope import FOLLOWED_MAX, DuplicateBodies, Scope
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -62,6 +65,11 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from krowlspider.engine.requisites import RequisiteReader
+    from krowlspider.frontier.seed_table import SeedLine
+    from krowlspider.job.hooking.hooked import Hooked
+    from krowlspider.job.hooking.life import HookLife
+    from krowlspider.job.hooking.pages import PageHooks
+    from krowlspider.job.in_flight import InFlight
     from krowlspider.job.sites import Sites
     from krowlspider.spiders.indexnow import IndexNow
 
@@ -71,6 +79,8 @@ logger = logging.getLogger(__name__)
 _PAUSED = 1.0
 # Links queued between two turns of the event loop, so that no turn is long.
 _LINKS_AT_ONCE = 500
+# Seeds that the hook `start` gets: about 200 MB.
+SEEDS_MAX = 1_000_000
 # Pause after each further batch of links of a huge page, as a multiple of the batch's time.
 _RESTS = 3
 
@@ -305,6 +315,10 @@ class BroadSpider(Spider):
             if scheduler.budget.is_limited:
                 for _ in scheduler.intake.recall_seeds():
                     await asyncio.sleep(0)
+            if (life := scheduler.hook_life) is not None and (
+                self._seeds is None or not life.wants_seeds
+            ):
+                await life.start(())
             source = "without seeds" if self._seeds is None else await self._plant(self._seeds)
         finally:
             scheduler.intake.have_seeds()
@@ -343,12 +357,18 @@ class BroadSpider(Spider):
         new = last = 0
         end: int | None = None
         chunks, intake = seeds.chunks(), self.scheduler.intake
+        states: dict[str, str] | None = None
+        if (life := self.scheduler.hook_life) is not None and life.wants_seeds:
+            chunks, states = await self._chosen(life, seeds)
         intake.begin_seeds(seeds.name)
         try:
             while lines := await run_in_thread(next, chunks, None):
-                new += intake.plant(seeds.name, lines, after=last)
-                last = lines[-1].number
-                await asyncio.sleep(0)
+                at_once = intake.at_once(len(lines))
+                for at in range(0, len(lines), at_once):
+                    part = lines[at : at + at_once]
+                    new += intake.plant(seeds.name, part, after=last, states=states)
+                    last = part[-1].number
+                    await asyncio.sleep(0)
                 for _ in intake.promote_known():
                     await asyncio.sleep(0)
                 # No event tells when the disk has room again, so poll.
@@ -363,6 +383,39 @@ class BroadSpider(Spider):
             f"{counted(seeds.good, 'seed')} read from {seeds.source}, {new:,} new,"
             f" {counted(seeds.bad, 'bad line')}"
         )
+
+    async def _chosen(
+        self, life: HookLife, seeds: SeedsFile | SeedList
+    ) -> tuple[Iterator[list[SeedLine]], dict[str, str] | None]:
+        """Return the lines of the seeds as the hook `start` chooses them, and the states of their
+        URLs. What it adds is queued.
+
+        :raises CloseSpider: they are more than it may have
+        """
+        lines = await run_in_thread(list, islice(chained.from_iterable(seeds.chunks()), SEEDS_MAX))
+        if len(lines) == SEEDS_MAX:
+            logger.error(
+                "The hook start gets fewer than %s seeds: decide about those of %s in the hook"
+                " filter",
+                f"{SEEDS_MAX:,}",
+                seeds.source,
+            )
+            raise CloseSpider("too_many_seeds")
+        chosen = await life.start([line.url for line in lines if line.url])
+        if chosen is None:
+            return in_chunks(iter(lines)), None
+        states = {seed.url: state for seed, state in chosen if state}
+        known = {line.url for line in lines if line.url}
+        if added := [seed for seed, _ in chosen if seed.url not in known]:
+            self.scheduler.intake.give(added, states)
+        left_out = known.difference(seed.url for seed, _ in chosen)
+        kept = (
+            line._replace(url="", error="left out by the hook start")
+            if line.url in left_out
+            else line
+            for line in lines
+        )
+        return in_chunks(kept), states
 
     def page_request(self, url: str, meta: dict[str, Any]) -> Request:
         """Return the request for a queued page, with the URL exactly as it was discovered.
@@ -403,7 +456,9 @@ class BroadSpider(Spider):
         if location is not None:
             self._redirect(response, location, depth)
             return None
-        page = self._read(response)
+        page, states = self._read(response), None
+        if self._hooks is not None:
+            states = await self._visited_by(self._hooks.pages, page, response)
         if (meters := self.scheduler.meters) is not None:
             meters.links.observe(len(page.links))
         if self._notes:
@@ -414,13 +469,40 @@ class BroadSpider(Spider):
         if self._opt_outs is not None and response.status == HTTPStatus.OK:
             self._opt_outs.of_page(response)
         requisites = self._requisites if self._sites is None else self._requisites_at(response.url)
-        if requisites is not None:
+        # The browser has asked for what the page needs.
+        if requisites is not None and RENDERED not in response.flags:
             await requisites.of_page(page, response)
         if page.feeds and not (page.nofollow and not self._follow_nofollow):
             path, seed = meta.get("krowl_path", ""), meta.get("krowl_seed", "")
             self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
-        await self._follow(page, response, depth)
+        await self._follow(page, response, depth, states)
+        if self._hooks is not None:
+            links = [] if self._is_forbidden(page) else page.links
+            await self._hooks.pages.has_visited(self._in_flight(response), links)
         return page
+
+    # --- hooks ---
+
+    @cached_property
+    def _hooks(self) -> Hooked | None:
+        return job_of(self.crawler).hooks
+
+    def _is_forbidden(self, page: Page) -> bool:
+        return page.nofollow and not self._follow_nofollow
+
+    def _in_flight(self, response: Response) -> InFlight | None:
+        request = response.request
+        return None if request is None else self.scheduler.flights.get(request)
+
+    async def _visited_by(
+        self, hooks: PageHooks, page: Page, response: Response
+    ) -> dict[str, str] | None:
+        """Put the links of the hook `visit` in place of those of a page; return their states."""
+        found = await hooks.links_of(self._in_flight(response), response)
+        if found is None:
+            return None
+        page.links, states = found
+        return states
 
     async def parse(self, response: Response) -> AsyncIterator[dict[str, Any]]:
         """Queue the links of a page, then yield its item if anybody wants items.
@@ -498,7 +580,9 @@ class BroadSpider(Spider):
             page.noindex |= noindex
         return page
 
-    async def _follow(self, page: Page, response: Response, depth: int) -> None:
+    async def _follow(
+        self, page: Page, response: Response, depth: int, states: dict[str, str] | None
+    ) -> None:
         """Queue the links of a page and count those left out.
 
         Nothing is queued if the page forbids it, or if its host has sent the same body more than
@@ -528,20 +612,24 @@ class BroadSpider(Spider):
             page=url,
             path=response.meta.get("krowl_path", ""),
             seed=response.meta.get("krowl_seed", ""),
+            states=states,
         )
-        await self._discover(page.links, discover)
+        at_once = _LINKS_AT_ONCE if self._hooks is None else self._hooks.links.at_once
+        await self._discover(page.links, discover, at_once)
 
-    async def _discover(self, links: list[str], discover: Callable[[list[str]], object]) -> None:
-        """Queue the links of a page in one batch, or in batches for a huge page.
+    async def _discover(
+        self, links: list[str], discover: Callable[[list[str]], object], at_once: int
+    ) -> None:
+        """Queue the links of a page in one batch, or in batches of ``at_once`` for a huge page.
 
         The later batches of all huge pages together get a quarter of the event loop's time.
         """
-        first, rest = links[:_LINKS_AT_ONCE], range(_LINKS_AT_ONCE, len(links), _LINKS_AT_ONCE)
+        first, rest = links[:at_once], range(at_once, len(links), at_once)
         discover(first)
         for start in rest:
             async with self._huge_pages:
                 begun = perf_counter()
-                part = links[start : start + _LINKS_AT_ONCE]
+                part = links[start : start + at_once]
                 discover(part)
                 await asyncio.sleep(_RESTS * (perf_counter() - begun))
 
@@ -558,6 +646,9 @@ class BroadSpider(Spider):
             target, chain = found
             # The https URL of a seed was tried once, and is known: its host redirects to it.
             is_guess = bool(response.meta.get("krowl_bare"))
+            states = None
+            if self._hooks is not None and (in_flight := self._in_flight(response)) is not None:
+                states = {target: self._hooks.pages.state_text(in_flight)}
             intake.discover(
                 [target],
                 again=is_guess and target == response.url.replace("http:", "https:", 1),
@@ -569,6 +660,7 @@ class BroadSpider(Spider):
                 seed=response.meta.get("krowl_seed", ""),
                 redirects=response.meta.get("redirect_times", 0) + 1,
                 chain=chain,
+                states=states,
             )
 
     async def parse_opt_out(self, response: Response) -> AsyncIterator[Any]:

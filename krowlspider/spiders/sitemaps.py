@@ -283,8 +283,9 @@ class SitemapReader:
                 claims.take(sitemap, spoken_for)
                 await asyncio.sleep(0)
             urls = found if level == _FEED_LEVEL else self._spoken_for(found, spoken_for)
-            for start in range(0, len(urls), _URLS_AT_ONCE):
-                part = urls[start : start + _URLS_AT_ONCE]
+            at_once = self._intake.at_once(_URLS_AT_ONCE)
+            for start in range(0, len(urls), at_once):
+                part = urls[start : start + at_once]
                 self._intake.discover(
                     part,
                     depth=depth,

@@ -285,6 +285,10 @@ class Scope:
         self._has_rules = bool(rules.allow or rules.deny or rules.same_host or rules.same_domain)
         self._traps = traps
 
+    def without_rules(self) -> Scope:
+        """Return a scope with the same limit of length and the same traps, and no rules."""
+        return Scope(ScopeRules(), max_url_length=self._max_url_length, traps=self._traps)
+
     def refusal(
         self,
         url: str,

@@ -9,9 +9,11 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from fastwarc.warc import ArchiveIterator, WarcRecordType
 
 from tests.addon.installed import build_wheel, copy_source, environment, make_venv
 from tests.mockweb import MockWeb
+from tests.mockweb.audit import violations
 from tests.support.crawls import anchors, page, pages
 
 if TYPE_CHECKING:
@@ -111,6 +113,17 @@ class Project:
         return [json.loads(line)["url"].rpartition("/")[2] for line in lines]
 
 
+def archived(folder: Path) -> dict[str, list[bytes]]:
+    """Return the bytes of the responses of each path, without the head of the record."""
+    found: dict[str, list[bytes]] = {}
+    for path in sorted(folder.glob("*.warc.gz")):
+        with path.open("rb") as file:
+            for record in ArchiveIterator(file, WarcRecordType.response, parse_http=False):
+                name = "/" + record.headers["WARC-Target-URI"].split("/", 3)[3]
+                found.setdefault(name, []).append(record.reader.read())
+    return found
+
+
 def until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
     end = time.monotonic() + 60
     while not condition():
@@ -151,11 +164,16 @@ def test_projects_without_the_add_on_are_left_alone(python: Path, tmp_path: Path
     settings = project.folder / "shop" / "settings.py"
     settings.write_text(settings.read_text() + "ADDONS = {}\nSTATS_DUMP = True\nLOG_FILE = None\n")
     with MockWeb(spec=WEB) as web:
-        output = project.run("crawl", "own", "-a", f"start_url={web.url('127.0.0.1', '/95')}")
+        stock = "SCHEDULER=scrapy.core.scheduler.Scheduler"
+        output = project.run(
+            "crawl", "own", "-s", stock, "-a", f"start_url={web.url('127.0.0.1', '/95')}"
+        )
         assert sorted(entry.path for entry in web.log())[:2] == ["/100", "/95"]
     assert "'finish_reason': 'finished'" in output
     assert "krowl" not in output.replace("krowlspider.internal", "").replace(str(tmp_path), "")
     assert not (project.folder / "job" / "warc").exists()
+    checked = project.run("warc", "check", "job", code=2)
+    assert checked.startswith("krowlspider: job is neither a crawl's folder nor one of WARC files")
     refused = project.run("node", code=2)
     assert refused.startswith("krowlspider: this project has no add-on that crawls: set ADDONS")
     outside = project.run("crawl", "own", code=2, cwd=tmp_path)
@@ -187,3 +205,49 @@ def test_refused_settings_are_named_in_one_line(python: Path, tmp_path: Path) ->
     assert said.count("\n") == 1
     assert said.startswith("krowlspider: SCHEDULER='scrapy_redis.scheduler.Scheduler' is neither")
     assert said.endswith("remove SCHEDULER from your settings\n")
+
+
+def test_frontier_alone_is_polite_and_archives_nothing(python: Path, tmp_path: Path) -> None:
+    """Scrapy's download handlers fetch the pages. After kill -9 the same command goes on."""
+    project = Project(python, tmp_path, "KrowlFrontier")
+    with MockWeb(spec=WEB) as web:
+        crawl = project.crawl(web, "items.jsonl")
+        process = project.start(*crawl)
+        until(lambda: len(web.log()) > PAGES // 3, process)
+        process.kill()
+        process.communicate()
+        first = len(web.log())
+        project.run(*crawl)
+        log = web.log()
+    assert not any(entry.path == "/secret" for entry in log)
+    asked = [entry.path for entry in pages(log)]
+    assert {*asked} == {f"/{n}" for n in range(PAGES + 1)}
+    # Pages of the last second before the kill are fetched again.
+    assert len(asked) - len({*asked}) <= 25 < first
+    assert {entry.ua for entry in log} == {"krowlspider/0.2.0 (+crawl-tests@krowlspider.internal)"}
+    assert (
+        violations(log, min_delay=lambda _: 0.05, allowed=lambda _, path: path != "/secret") == []
+    )
+    assert [*(project.folder / "job" / "warc").iterdir()] == []
+    assert "no archive (KROWL_ARCHIVE=False)" in project.log
+    assert "queued   0" in project.run("frontier", "job")
+
+
+def test_archive_alone_keeps_what_scrapy_fetches(python: Path, tmp_path: Path) -> None:
+    """Scrapy's own scheduler and downloader, and its robots.txt middleware."""
+    project = Project(python, tmp_path, "KrowlArchive")
+    with MockWeb(spec=WEB) as web:
+        project.run(*project.crawl(web, "items.jsonl"))
+        log = web.log()
+    assert sorted(project.items, key=int) == [str(n) for n in range(PAGES)]
+    found = archived(project.folder / "job" / "warc")
+    assert {*found} == {"/robots.txt", *(f"/{n}" for n in range(PAGES + 1))}
+    assert [name for name, each in found.items() if len(each) != 1] == []
+    assert len(log) == PAGES + 2
+    assert found["/99"][0].startswith(b"HTTP/1.1 200 OK\r\n")
+    assert found["/99"][0].endswith(b"the last one")
+    # A warcinfo; request and response of each.
+    assert project.run("warc", "check", "job/warc") == (
+        f"1 file, {1 + 2 * (PAGES + 2)} records: 0 problems, 0 warnings\n"
+    )
+    assert "Crawl ended" not in project.log

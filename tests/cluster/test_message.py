@@ -56,6 +56,7 @@ _MESSAGES = st.builds(
     via=_URLS,
     hop=st.sampled_from(["", "L", "M"]),
     words=st.sampled_from(["", "{}", '{"tag":"news","depth":2}']),
+    state=st.sampled_from(["", "7", '{"a":["ü"]}']),
     meta=st.dictionaries(st.sampled_from(["x", "y"]), _PLAIN.filter(is_plain), max_size=2),
 )
 
@@ -171,6 +172,9 @@ def _with(**fields: Any) -> bytes:
 
 
 BAD = [
+    b'{"url": "http://a.test/", "meta": {"krowl_state": "{"}}',
+    b'{"url": "http://a.test/", "meta": {"krowl_state": "1\\n"}}',
+    b'{"url": "http://a.test/", "meta": {"krowl_state": "' + b"1" * 4097 + b'"}}',
     b"",
     b"null",
     b"[]",

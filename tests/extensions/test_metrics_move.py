@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 # Metrics that this crawl does not move, by the test that does.
 UNMOVED = {
     "tests/archive/test_faults.py": ["krowl_archive_failed_total"],
+    "tests/browser/test_pages.py": [
+        *("krowl_browser_cut_total", "krowl_browser_failed_total", "krowl_browser_kept_total"),
+        *("krowl_browser_page_failed_total", "krowl_browser_page_total"),
+        *("krowl_browser_refused_total", "krowl_browser_request_total"),
+    ],
     "tests/cluster/test_prometheus.py": [
         *("krowl_cluster_consul_seconds", "krowl_cluster_inbox_batch_seconds"),
         *("krowl_cluster_redis_seconds", "krowl_cluster_joined"),
@@ -56,6 +61,9 @@ UNMOVED = {
     "tests/whole_crawls/test_site_policies.py": [
         *("krowl_archive_left_out_total", "krowl_head_request_total"),
         "krowl_robots_overridden_total",
+    ],
+    "tests/hooks/test_calls.py": [
+        *("krowl_hooks_cut_off_total", "krowl_hooks_failed_total", "krowl_hooks_slow_total"),
     ],
     "tests/whole_crawls/test_identity.py": [
         *("krowl_identity_challenged_total", "krowl_identity_refused_total"),

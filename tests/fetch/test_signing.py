@@ -209,15 +209,23 @@ def test_a_clock_that_is_off_is_logged_once(
         assert "timedatectl set-ntp true" in lines[0]
 
 
-def test_a_key_that_expires_signs_no_more(caplog: pytest.LogCaptureFixture) -> None:
-    crawler = Crawler(always=True, key=SigningKey(PRIVATE, expires=NOW + 30))
+@pytest.mark.parametrize("always", [True, False])
+def test_hosts_with_signatures_wait_for_a_key_that_has_expired(
+    always: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    crawler = Crawler(always=always, key=SigningKey(PRIVATE, expires=NOW + 30))
     assert f"expires={NOW + 30:.0f};" in crawler.lines("https://a.test/")["Signature-Input"]
+    assert crawler.answered(403) is not always
+    assert not crawler.signer.lacks_key("a.test")
     crawler.now += 30
+    # After that, a 403 says nothing of signatures. It would be asked for again and again.
+    assert not crawler.answered(403, host="b.test")
+    assert crawler.signer.lacks_key("a.test")
+    assert crawler.signer.lacks_key("b.test") is always
     assert not crawler.signer.signs("a.test")
-    assert not crawler.signer.signs("b.test")
-    # It would be asked for again and again.
-    assert not crawler.answered(403)
-    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+    for number in range(9):
+        crawler.signer.warn_of_key(f"{number}.test")
+    assert [record.levelno for record in caplog.records] == [logging.ERROR] * 5
     assert "scrapy identity --new" in caplog.text
 
 

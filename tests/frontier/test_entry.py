@@ -33,6 +33,7 @@ ENTRIES = st.builds(
     request=st.sampled_from([b"", b"J{}"]),
     chain=st.lists(PLACES, max_size=4).map(tuple),
     seed=st.just(b"") | st.binary(min_size=6, max_size=6),
+    state=st.sampled_from(["", '{"a":[1,"L0/x ü"]}', "7"]),
 )
 
 

@@ -343,6 +343,7 @@ def test_invariant_8_drop_counts_survive_a_restart(world: World) -> None:
         (b"S{}", 301, b"/", {"done/sitemap": 1}),
         (b"O{}", 200, None, {"done/opt_out": 1}),
         (b"R0image", 200, None, {"done/requisite": 1}),
+        (b"Btoken", 200, None, {"done/subrequest": 1}),
     ],
 )
 def test_what_is_no_page_is_counted_by_itself(

@@ -88,6 +88,8 @@ _ELSEWHERE = {
     *("stopped", "ignored", "not_awaited", "error", "robots_unreachable"),
     # Of seeds with words: tests/whole_crawls/test_seed_words.py.
     *("seed_depth", "seed_pages"),
+    # Of a hook: tests/hooks.
+    "hook",
     # Of sheets: tests/whole_crawls/test_policies.py and test_site_policies.py.
     *("depth", "head_type", "max_bytes", "max_pages", "max_seconds"),
     *("sheet_exclude", "sheet_include"),

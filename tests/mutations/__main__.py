@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.mutations.durability_and_cluster import DURABILITY_AND_CLUSTER
+from tests.mutations.hooks import HOOKS
 from tests.mutations.mutation import Mutation, StaleError
 from tests.mutations.politeness_and_bounds import POLITENESS_AND_BOUNDS
 from tests.mutations.reading_and_archive import READING_AND_ARCHIVE
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = (
     *(*POLITENESS_AND_BOUNDS, *DURABILITY_AND_CLUSTER),
-    *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE, *RECRAWL),
+    *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE, *RECRAWL, *HOOKS),
 )
 # Not tracked, and used by the tests: the interpreter, and programs that were downloaded.
 _LINKED = (".venv", ".cache")

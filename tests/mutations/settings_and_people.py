@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.mutations.mutation import Mutation
 
 _SITEMAPS = "krowlspider/spiders/sitemaps.py"
+_SETTINGS_FILE = "krowlspider/config/settings_file.py"
 _ENDPOINT = "krowlspider/job/monitoring/endpoint.py"
 
 SETTINGS_AND_PEOPLE = (
@@ -150,5 +151,46 @@ SETTINGS_AND_PEOPLE = (
         "        self._clients",
         "self._limits[handler] = loop.call_later(10**6, transport.abort)\n        self._clients",
         ("tests/extensions/test_page_server.py", "-k", "no_whole_request"),
+    ),
+    # --- other projects ---
+    Mutation(
+        "add-ons-of-a-project-replaced",
+        "scrapy krowl init keeps the add-ons that a project has",
+        _SETTINGS_FILE,
+        'lines[index] = f"{head}{ENTRY}, {rest}"',
+        "lines[index] = f\"{head}{ENTRY}}}{rest.partition('}')[2]}\"",
+        ("tests/commands/test_krowl.py", "-k", "lines_come_in"),
+    ),
+    Mutation(
+        "add-ons-set-twice-edited",
+        "scrapy krowl init leaves a file alone that changes ADDONS in several places",
+        _SETTINGS_FILE,
+        "if len(named) > 1:",
+        "if len(named) > 99:",
+        ("tests/commands/test_krowl.py", "-k", "cannot_be_edited"),
+    ),
+    Mutation(
+        "overridden-lines-written",
+        "scrapy krowl init writes no line that the file overrides",
+        "krowlspider/programs/krowl.py",
+        "if found.get(name) != value:",
+        "if False:",
+        ("tests/commands/test_krowl.py", "-k", "overridden"),
+    ),
+    Mutation(
+        "differences-of-a-spider-unsaid",
+        "scrapy krowl init names what has no effect in custom_settings",
+        "krowlspider/config/differences.py",
+        "notes += [*without_effect(crawler.settings), *out_of_place(crawler.settings)]",
+        "notes += [*without_effect(settings), *out_of_place(settings)]",
+        ("tests/commands/test_krowl.py", "-k", "what_differs"),
+    ),
+    Mutation(
+        "one-jobdir-for-all-spiders",
+        "each spider of a project has a JOBDIR of its own",
+        "krowlspider/addon.py",
+        "name_jobdir(settings, self._spider)",
+        "pass",
+        ("tests/spiders/test_public.py", "-k", "bookshelf"),
     ),
 )

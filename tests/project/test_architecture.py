@@ -14,7 +14,7 @@ DOORS = {"extensions", "middlewares"}
 # What each room may import besides itself and `errors`. A room that is not named: nothing.
 BASE = {"urls", "politeness", "policies", "recrawl"}
 SIDES = {"frontier", "fetch", "archive", "cluster"}
-ENGINE = {"engine", "job", *SIDES, *BASE}
+ENGINE = {"engine", "hooks", "job", *SIDES, *BASE}
 ENTRY = {"krowlspider", "addon", "config"}
 MAY_IMPORT: dict[str, set[str]] = {
     "settings": {"krowlspider", "config", "project"},
@@ -23,11 +23,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "politeness": {"urls"},
     "recrawl": {"urls"},
     "policies": {"internals.patterns", "urls"},
+    "hooks": BASE,
     **dict.fromkeys(SIDES, BASE),
     "cluster": {"internals.redis", *BASE},
-    "job": {"krowlspider", "config", *SIDES, *BASE},
+    "job": {"krowlspider", "config", "hooks", *SIDES, *BASE},
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
+    "browser": {"internals.engine", *ENGINE},
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,

@@ -26,8 +26,8 @@ and a number of bytes may have a unit: `-s KROWL_PORTS=80,443`, `-s KROWL_DISK_F
 GB, TB; KiB, MiB, GiB, TiB).
 
 A variable of the environment gives a setting too, by its name: each `KROWL_` setting, `JOBDIR`,
-`REDIS_URL` and `REDIS_URL_FILE`. It replaces the default. `-s` and the `custom_settings` of a
-spider replace it. An empty variable is as good as none.
+`REDIS_URL` and `REDIS_URL_FILE`. It replaces the default, and what `settings.py` has. `-s` and the
+`custom_settings` of a spider replace it. An empty variable is as good as none.
 
 Values of `KROWL_` settings are checked when a crawl starts. An unknown `KROWL_` name or an
 impossible value stops the start with exit code 2. Scrapy's other settings work as [Scrapy documents

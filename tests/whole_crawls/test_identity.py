@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Lock, Thread
@@ -16,17 +17,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from scrapy import Request
 
 from krowlspider.engine.handler import DownloadHandler
 from krowlspider.fetch.signing import Signer, SigningKey, read_key
 from krowlspider.job.parts import signer
 from tests.support.archived import valid_records
-from tests.support.crawling import ROOT, Crawl, write_seeds
-from tests.support.crawls import AT_ONCE, anchors, crawled, page
+from tests.support.crawling import ROOT, Crawl, scrapy, write_seeds
+from tests.support.crawls import AT_ONCE, anchors, crawl_raw, crawled, page
 from tests.support.debian import program
 from tests.support.rawweb import Raw, RawWeb
 from tests.support.settings import project_settings
+from tests.support.simulated_loop import clocks
+from tests.support.simulated_web import SimulatedRawWeb
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -118,6 +122,53 @@ def test_only_the_host_that_asks_gets_signatures_each_of_its_own(tmp_path: Path)
              ("challenged", "signed", "refused")}  # fmt: skip
     assert stats == {"challenged": 2, "signed": len(at_a), "refused": 0}
     assert crawl.complaints == []
+
+
+def test_pages_wait_for_a_new_key_when_theirs_expires(tmp_path: Path) -> None:
+    """Their host is deferred, others go on. The next start, with a new key, fetches the rest."""
+    refused, fine = answer("403 Forbidden"), answer("200 OK", "page")
+    links = answer("200 OK", "".join(f"<a href=/{number}>x</a>" for number in range(10)))
+    leaf = Raw(refused, others={b"Host: b.test": fine, SIGNED: fine})
+    site = {
+        "/robots.txt": Raw(answer("404 Not Found")),
+        "/": Raw(refused, others={b"Host: b.test": links, SIGNED: links}),
+        **{f"/{at}": leaf for at in range(10)},
+    }
+    with SimulatedRawWeb(site) as web:
+        seeds = [web.url("a.test"), web.url("b.test")]
+
+        def crawl(key_life: float) -> tuple[Crawl, list[bool], int]:
+            """Return the crawl, of each page that a.test was asked for whether it was signed, and
+            the number of pages of b.test."""
+            web.requests.clear()
+            key = expiring_key(tmp_path / "key.jwk", clocks.wall() + key_life)
+            more = {"KROWL_SIGN_KEY": key, "KROWL_SIGN_AGENT": AGENT, "KROWL_DELAY_MIN": 10}
+            found = crawl_raw(tmp_path, seeds, **more)
+            asked = [request for path, request in web.requests if path != "/robots.txt"]
+            at_a = [SIGNED in request for request in asked if b"\r\nHost: a.test" in request]
+            return found, at_a, len(asked) - len(at_a)
+
+        first, early, others = crawl(55)
+        name = seeds[0].split("/")[2]
+        assert first.log.count(f"has expired: {name} gets signed requests, and is deferred") == 1
+        last, late, none = crawl(10_000)
+    assert (others, none) == (11, 0)
+    # At each start the first page shows that the host asks.
+    assert early == [False] + [True] * sum(early)
+    assert late == [False] + [True] * sum(late)
+    assert 3 <= sum(early) <= 6
+    assert sum(early) + sum(late) == 11
+    assert last.stats["krowl/frontier/queued"] == 0
+    rows = map(json.loads, scrapy("frontier", last.jobdir, "--pages").stdout.splitlines())
+    assert [row.get("status", 200) for row in rows] == [200] * 22
+
+
+def expiring_key(path: Path, end: float) -> Path:
+    private = Ed25519PrivateKey.generate()
+    secret = urlsafe_b64encode(private.private_bytes_raw()).decode().rstrip("=")
+    path.write_text(json.dumps({**SigningKey(private, expires=end).jwk(), "d": secret}))
+    path.chmod(0o600)
+    return path
 
 
 def test_the_settings_make_the_signer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,8 +16,9 @@ from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from krowlspider.archive.cdxj import POLICIES_URI, SEEDS_URI
+from krowlspider.archive.cdxj import DOM_URI, POLICIES_URI, SEEDS_URI
 from krowlspider.archive.payload import Original, digest, is_plain
 
 if TYPE_CHECKING:
@@ -56,6 +57,8 @@ class Receipt(Struct, eq=False):
 
 # A field of our own: WARC 1.1, section 4, allows them.
 SEED_TAG = "Krowl-Seed-Tag"
+# Another one: names of header fields of request and response, of which the records have no values.
+REDACTED = "Krowl-Redacted"
 
 
 class Capture(Struct, eq=False):
@@ -73,7 +76,7 @@ class Capture(Struct, eq=False):
 
     ``original`` is the record that an answer 304 confirms. ``says_nothing``: it is a 304 that
     confirms none, and is stored as a response. ``tag`` is that of the seed that it came from, ""
-    without one.
+    without one. ``redacted`` names header fields, in lower case, whose values are not stored.
     """
 
     identity: str
@@ -93,6 +96,7 @@ class Capture(Struct, eq=False):
     original: Original | None = None
     says_nothing: bool = False
     tag: str = ""
+    redacted: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
@@ -119,10 +123,11 @@ class FetchNote(Struct, eq=False):
 
 
 class Resource(Struct, eq=False):
-    """The content of a resource record: seeds of a start, sheets, or an answer of the DNS.
+    """The content of a resource record: seeds of a start, sheets, an answer of the DNS, or a page
+    as it was in the browser.
 
     ``started`` is in seconds since the epoch. ``truncated`` is whether ``block`` is only the
-    beginning.
+    beginning. ``concurrent`` is the identity of a response that it belongs to.
     """
 
     url: str
@@ -130,6 +135,29 @@ class Resource(Struct, eq=False):
     media_type: str
     block: bytes
     truncated: bool = False
+    concurrent: str | None = None
+
+
+def redact(capture: Capture) -> Capture:
+    """Return a capture with ``[removed]`` in place of the values of its redacted header fields.
+
+    Payload and status line stay as they were received.
+    """
+    names = b"|".join(re.escape(name.encode()) for name in capture.redacted)
+    # A folded value goes on in the lines behind it.
+    field = re.compile(
+        rb"(?<![^\r\n])(%b)[ \t]*:[^\r\n]*(?:(?:\r\n|\r|\n)[ \t]+[^\r\n]*)*" % names, re.IGNORECASE
+    )
+    response, request = capture.response_bytes, capture.request_bytes
+    head = field.sub(rb"\1: [removed]", bytes(response[: capture.head]))
+    whole = head + bytes(response[capture.head :])
+    asked, end, body = request.partition(b"\r\n\r\n")
+    return replace(
+        capture,
+        head=len(head),
+        response_bytes=memoryview(whole) if isinstance(response, memoryview) else whole,
+        request_bytes=field.sub(rb"\1: [removed]", asked) + end + body,
+    )
 
 
 def tls_protocol(name: str) -> str:
@@ -362,6 +390,8 @@ class RecordMaker:
 
     def resource(self, resource: Resource, identity: str) -> bytes:
         head = _named("resource", identity) + self._about(resource.url, resource.started)
+        if resource.concurrent is not None:
+            head += _line("WARC-Concurrent-To", resource.concurrent)
         head += f"WARC-Payload-Digest: {self._digest(resource.block)}\r\n"
         if resource.truncated:
             head += _line("WARC-Truncated", "length")
@@ -397,7 +427,9 @@ class RecordMaker:
             self._shared = self._about(capture.url, capture.started) + _wire_lines(capture.wire)
             self._made_of = made_of
         head = _named(kind, identity) + self._shared
-        return head + _line(SEED_TAG, capture.tag) if capture.tag else head
+        if capture.tag:
+            head += _line(SEED_TAG, capture.tag)
+        return head + _line(REDACTED, " ".join(capture.redacted)) if capture.redacted else head
 
     def _about(self, url: str, started: float) -> str:
         return (
@@ -447,6 +479,17 @@ def seeds_resource(text: bytes, started: float, *, truncated: bool = False) -> R
 def policies_resource(text: bytes, started: float) -> Resource:
     """Return the sheets that are in force from now on, as they were read."""
     return Resource(POLICIES_URI, started, "application/toml", text, truncated=False)
+
+
+def dom_resource(url: str, started: float, html: bytes, concurrent: str) -> Resource:
+    """Return what a page was in the browser. ``concurrent`` is the identity of its response.
+
+    Its URI is not that of the page: replay would show it in place of the response, and run the
+    page's scripts on what they have made already.
+
+    :raises ValueError: the URL is no URI
+    """
+    return Resource(_uri(DOM_URI + url), started, "text/html", html, concurrent=concurrent)
 
 
 def is_uri(text: str) -> bool:

@@ -264,6 +264,8 @@ class WarcSeries:
             # One at a time is in memory. The mapping of the file ends with this call.
             response, payload = capture.stored()
             capture = replace(capture, response_bytes=response, payload=payload, stored=None)
+        if capture.redacted:
+            capture = records.redact(capture)
         file = self._ready()
         try:
             composed = self._composer.compose(capture, self._maker)

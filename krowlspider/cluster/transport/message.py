@@ -153,6 +153,19 @@ def check_hop(hop: Any) -> str:
     raise BadMessage("krowl_hop is no letter")
 
 
+def _check_state(text: str) -> str:
+    """:raises BadMessage: it is no JSON in one line"""
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise BadMessage(f"krowl_state: {error}"[:200]) from error
+    if "\n" in text:
+        raise BadMessage("krowl_state has several lines")
+    return text
+
+
+# Characters of what a hook keeps with a URL.
+STATE_MAX = 4096
 # Bytes of a message: a chain of 20 redirects of the longest URLs fits in.
 MAX_MESSAGE = 65_536
 # Most messages taken in one turn, which waits for the disk once.
@@ -169,9 +182,9 @@ class Message(Struct, omit_defaults=True):
     """A URL on its way to its owner; ``hops`` counts the owners to which it was sent.
 
     ``bare``, ``chain``, ``via`` and ``hop`` are as in a queue entry, ``seed`` is the URL of the
-    seed that it came from, ``words`` are those of the seed as JSON, "" without any. ``meta`` is a
-    user's own data, ``rest`` what a request has besides GET and URL, by the names of Scrapy's
-    ``Request``.
+    seed that it came from, ``words`` are those of the seed as JSON, "" without any. ``state`` is
+    what a hook keeps with it, as JSON. ``meta`` is a user's own data, ``rest`` what a request has
+    besides GET and URL, by the names of Scrapy's ``Request``.
     """
 
     url: str
@@ -185,6 +198,7 @@ class Message(Struct, omit_defaults=True):
     hop: str = ""
     seed: str = ""
     words: str = ""
+    state: str = ""
     meta: dict[str, Any] = {}
     rest: dict[str, Any] = {}
 
@@ -218,6 +232,7 @@ class _LinkMeta(Struct, omit_defaults=True, forbid_unknown_fields=True, frozen=T
     krowl_hop: Annotated[str, Meta(max_length=1)] = ""
     krowl_seed: str = ""
     krowl_words: str = ""
+    krowl_state: Annotated[str, Meta(max_length=STATE_MAX)] = ""
 
 
 _NO_META = _LinkMeta()
@@ -276,6 +291,7 @@ def encode(message: Message) -> bytes:
         message.hop if message.via else "",
         message.seed,
         message.words,
+        message.state,
     )
     if not (message.meta or message.rest or message.chain):
         # msgspec leaves out this very object, not one that equals it.
@@ -388,6 +404,7 @@ def _message_of(url: str, priority: int, meta: _LinkMeta) -> Message:
         hop=check_hop(meta.krowl_hop) if via else "",
         seed=_check_seed(meta.krowl_seed) if meta.krowl_seed else "",
         words=_check_words(meta.krowl_words) if meta.krowl_words else "",
+        state=_check_state(meta.krowl_state) if meta.krowl_state else "",
     )
 
 

@@ -173,6 +173,8 @@ class Refusals:
 
 # The flag of a response that may be cut.
 TRUNCATED = "truncated"
+# The flag of a response as it is in the browser.
+RENDERED = "playwright"
 _COUNTED = "krowl/fetch/truncated_count"
 
 

@@ -1,0 +1,90 @@
+"""The lines of the add-on, put into the text of a project's settings module."""
+
+from __future__ import annotations
+
+import ast
+import json
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+ADDON = "krowlspider.addon.Krowl"
+ENTRY = f'"{ADDON}": 100'
+LINE = f"ADDONS = {{{ENTRY}}}"
+_HEAD = "# A polite and durable crawl, archived as WARC: `scrapy krowl init` says what differs."
+
+
+class UneditableError(ValueError):
+    """The text cannot be edited safely; the message says why."""
+
+
+def assignment(name: str, value: str) -> str:
+    """Return the line that sets a setting to text."""
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def edited(text: str, values: Mapping[str, str], *, addon: bool) -> str:
+    """Return the text of a settings module with further settings, all of them text.
+
+    With ``addon``, ADDONS gets the add-on too. Nothing else changes. The line breaks are those of
+    the text.
+
+    :raises UneditableError: ADDONS is no plain dictionary that the text assigns once
+    """
+    lines = text.replace("\r\n", "\n").split("\n")
+    added = [assignment(*each) for each in values.items()]
+    statement = _assigned(lines) if addon else None
+    if statement is None:
+        while lines and not lines[-1].strip():
+            lines.pop()
+        lines += ["", "", *([_HEAD, LINE] if addon else []), *added, ""]
+    else:
+        assert statement.end_lineno
+        lines[statement.end_lineno : statement.end_lineno] = added
+        _enter(lines, statement.value)
+    return ("\r\n" if "\r\n" in text else "\n").join(lines)
+
+
+def _assigned(lines: list[str]) -> ast.Assign | ast.AnnAssign | None:
+    """Return the statement that sets ADDONS; None if the text has none.
+
+    :raises UneditableError: it is not a plain one of the module, or ADDONS is named again
+    """
+    tree = ast.parse("\n".join(lines))
+    named = [
+        node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "ADDONS"
+    ]
+    if not named:
+        return None
+    if len(named) > 1:
+        raise UneditableError(f"lines {named[0]} and {named[1]} name ADDONS")
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if [getattr(target, "id", "") for target in targets] == ["ADDONS"]:
+                return statement
+    raise UneditableError(f"line {named[0]} sets ADDONS only in some cases, or not ADDONS alone")
+
+
+def _enter(lines: list[str], value: ast.expr | None) -> None:
+    """Put the add-on first into the dictionary of ADDONS.
+
+    :raises UneditableError: it is not written as {...}
+    """
+    if not isinstance(value, ast.Dict):
+        raise UneditableError("ADDONS is not written as {...}")
+    index = value.lineno - 1
+    # The offsets of `ast` are in bytes.
+    line = lines[index].encode()
+    head, rest = line[: value.col_offset + 1].decode(), line[value.col_offset + 1 :].decode()
+    if not value.values:
+        lines[index] = f"{head}{ENTRY}{rest}"
+        return
+    first = value.keys[0] or value.values[0]
+    if first.lineno == value.lineno:
+        lines[index] = f"{head}{ENTRY}, {rest}"
+    else:
+        below = lines[first.lineno - 1]
+        indent = below[: len(below) - len(below.lstrip())]
+        lines.insert(index + 1, f"{indent}{ENTRY},")

@@ -1,0 +1,4 @@
+from os import environ
+
+# The site that is crawled.
+SITE = environ["SITE"]

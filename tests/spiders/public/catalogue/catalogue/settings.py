@@ -1,0 +1,13 @@
+BOT_NAME = "catalogue"
+
+SPIDER_MODULES = ["catalogue.spiders"]
+NEWSPIDER_MODULE = "catalogue.spiders"
+
+ADDONS = {}
+
+ROBOTSTXT_OBEY = True
+
+CONCURRENT_REQUESTS_PER_DOMAIN = 1
+DOWNLOAD_DELAY = 1
+
+FEED_EXPORT_ENCODING = "utf-8"

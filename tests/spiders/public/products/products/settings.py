@@ -1,0 +1,13 @@
+BOT_NAME = "products"
+
+SPIDER_MODULES = ["products.spiders"]
+NEWSPIDER_MODULE = "products.spiders"
+
+ADDONS = {}
+
+ROBOTSTXT_OBEY = True
+
+CONCURRENT_REQUESTS_PER_DOMAIN = 1
+DOWNLOAD_DELAY = 1
+
+FEED_EXPORT_ENCODING = "utf-8"

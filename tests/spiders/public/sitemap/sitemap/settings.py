@@ -1,0 +1,13 @@
+BOT_NAME = "sitemap"
+
+SPIDER_MODULES = ["sitemap.spiders"]
+NEWSPIDER_MODULE = "sitemap.spiders"
+
+ADDONS = {}
+
+ROBOTSTXT_OBEY = True
+
+CONCURRENT_REQUESTS_PER_DOMAIN = 1
+DOWNLOAD_DELAY = 1
+
+FEED_EXPORT_ENCODING = "utf-8"

@@ -1,0 +1,3 @@
+from stages.settings.base import *
+
+STAGE = "production"

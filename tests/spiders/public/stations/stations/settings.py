@@ -1,0 +1,13 @@
+BOT_NAME = "stations"
+
+SPIDER_MODULES = ["stations.spiders"]
+NEWSPIDER_MODULE = "stations.spiders"
+
+ADDONS = {}
+
+ROBOTSTXT_OBEY = True
+
+CONCURRENT_REQUESTS_PER_DOMAIN = 1
+DOWNLOAD_DELAY = 1
+
+FEED_EXPORT_ENCODING = "utf-8"

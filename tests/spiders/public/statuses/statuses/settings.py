@@ -1,0 +1,15 @@
+BOT_NAME = "statuses"
+
+SPIDER_MODULES = ["statuses.spiders"]
+NEWSPIDER_MODULE = "statuses.spiders"
+
+ADDONS = {}
+
+ROBOTSTXT_OBEY = True
+
+CONCURRENT_REQUESTS_PER_DOMAIN = 1
+DOWNLOAD_DELAY = 1
+
+RETRY_TIMES = 1
+
+FEED_EXPORT_ENCODING = "utf-8"

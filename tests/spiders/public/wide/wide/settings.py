@@ -1,0 +1,27 @@
+BOT_NAME = "wide"
+
+SPIDER_MODULES = ["wide.spiders"]
+NEWSPIDER_MODULE = "wide.spiders"
+
+ADDONS = {}
+
+ROBOTSTXT_OBEY = True
+
+CONCURRENT_REQUESTS_PER_DOMAIN = 1
+DOWNLOAD_DELAY = 1
+
+SCHEDULER_PRIORITY_QUEUE = "scrapy.pqueues.DownloaderAwarePriorityQueue"
+CONCURRENT_REQUESTS = 100
+REACTOR_THREADPOOL_MAXSIZE = 20
+LOG_LEVEL = "INFO"
+COOKIES_ENABLED = False
+RETRY_ENABLED = False
+REDIRECT_ENABLED = False
+DOWNLOAD_TIMEOUT = 15
+DEPTH_LIMIT = 3
+DEPTH_PRIORITY = 1
+SCHEDULER_DISK_QUEUE = "scrapy.squeues.PickleFifoDiskQueue"
+SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"
+EXTENSIONS = {"scrapy.extensions.telnet.TelnetConsole": None}
+
+FEED_EXPORT_ENCODING = "utf-8"
