@@ -254,8 +254,11 @@ class Dispatcher:
         """Return the next request of a popped host, which is in flight from now on; None if it has
         none that may be sent now."""
         signer = self._job.signer
-        if signer is not None and self._lacks_key(signer, host):
-            return None
+        if signer is not None:
+            if host.asks_signature:
+                signer.recall(host.name)
+            if self._lacks_key(signer, host):
+                return None
         begun = self._job.cpu()
         # Matching robots.txt and exclusions may hold the event loop: mark the host.
         mark = mark_of(host_key(host.name))

@@ -324,13 +324,11 @@ class DownloadHandler(BaseDownloadHandler):
     def _learn_challenge(
         self, signer: Signer, in_flight: InFlight, exchange: Exchange, *, was_signed: bool
     ) -> None:
+        host = in_flight.host
         in_flight.is_challenged = signer.answered(
-            in_flight.host.name,
-            exchange.status,
-            exchange.headers,
-            was_signed=was_signed,
-            count=self._count,
+            host.name, exchange.status, exchange.headers, was_signed=was_signed, count=self._count
         )
+        host.asks_signature = host.asks_signature or signer.knows(host.name)
 
     async def _load(
         self, in_flight: InFlight, memory: FetchMemory, stored: StoredResponse

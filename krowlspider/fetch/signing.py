@@ -311,7 +311,7 @@ class Signer:
     """Signs the requests to the hosts that ask for it, or to all hosts.
 
     ``agent`` is the origin of the directory, ``life`` the seconds until a signature expires,
-    ``wall`` a clock in epoch seconds. A host is known by its name until the process ends.
+    ``wall`` a clock in epoch seconds. The last hosts that have asked are known by their names.
     """
 
     def __init__(
@@ -339,6 +339,15 @@ class Signer:
     def signs(self, host: str) -> bool:
         """Return whether requests to a host are signed now."""
         return (self._always or host in self._hosts) and self._wall() < self._key.expires
+
+    def knows(self, host: str) -> bool:
+        """Return whether a host has asked for signatures."""
+        return host in self._hosts
+
+    def recall(self, host: str) -> None:
+        """Take a host as one that has asked for signatures before."""
+        if host not in self._hosts:
+            self._learn(host, Challenge())
 
     def lacks_key(self, host: str) -> bool:
         """Return whether a host gets signed requests, and the key has expired."""
@@ -404,15 +413,18 @@ class Signer:
         if asked is None and self._wall() >= self._key.expires:
             # It may refuse this page to everybody.
             return False
-        if is_new and len(self._hosts) >= HOSTS_MAX:
-            del self._hosts[next(iter(self._hosts))]
-        self._hosts[host] = asked or Challenge()
+        self._learn(host, asked or Challenge())
         # A host that is known was not signed for, as the key has expired or a spider has signed.
         if was_signed or not is_new or self._wall() >= self._key.expires:
             return False
         count("krowl/identity/challenged_count")
         # A 429 is tried again by the rules for it.
         return status in REFUSALS
+
+    def _learn(self, host: str, asked: Challenge) -> None:
+        if host not in self._hosts and len(self._hosts) >= HOSTS_MAX:
+            del self._hosts[next(iter(self._hosts))]
+        self._hosts[host] = asked
 
     def _check_clock(self, host: str, headers: Headers) -> None:
         """Log once that the clock of a host that gets signatures differs by more than they live."""

@@ -113,10 +113,10 @@ class SitePolicies:
 
         Otherwise who sets the address of a name could have the credentials of a block sent to it.
         """
-        known = self._address_of(host)
-        if not self.policies.has_blocks or not (known or is_page):
+        policies = self.version.policies
+        if not policies.has_blocks or not ((known := self._address_of(host)) or is_page):
             return True
-        return self.policies.blocks_agree(known, address_in(places_of(address)[0]))
+        return policies.blocks_agree(known, address_in(places_of(address)[0]))
 
     @property
     def policies(self) -> Policies:
@@ -145,7 +145,7 @@ class SitePolicies:
     @property
     def gives_priorities(self) -> bool:
         """Whether a sheet has a priority."""
-        return self.policies.gives_priorities
+        return self.version.policies.gives_priorities
 
     def priority(self, url: str, host: str) -> int:
         """Return the priority of a link to a normalised URL of a host."""
@@ -154,7 +154,7 @@ class SitePolicies:
 
     def rewritten(self, urls: list[str]) -> list[str]:
         """Return what is fetched in place of the links of a page, each once."""
-        if not self.policies.rewrites:
+        if not self.version.policies.rewrites:
             return urls
         return list(dict.fromkeys(map(self._rewritten, urls)))
 

@@ -44,7 +44,7 @@ class Sites:
 
         ``host`` is that of the URL, if it is at hand.
         """
-        found = self.of_host(host or host_of(url))
+        found = self._policies.of(host or host_of(url))
         return None if found is None else found.of(url)
 
     def sheet_of(self, url: str, host: str, key: str) -> str:
@@ -57,7 +57,7 @@ class Sites:
 
     def delay(self, host: str) -> float:
         """Return the least delay of a host in seconds; 0 if no sheet has one."""
-        found = self.of_host(host)
+        found = self._policies.of(host)
         return 0.0 if found is None else found.delay
 
     def delays(self, policy: DelayPolicy) -> SiteDelays:

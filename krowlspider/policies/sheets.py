@@ -209,6 +209,8 @@ class Policies:
             for match in sheet.matches:
                 self._add(sheet, match)
         self._first.clear()
+        # Whether a sheet covers a block of addresses.
+        self.has_blocks = bool(self._blocks)
 
     # --- reading ---
 
@@ -286,11 +288,6 @@ class Policies:
             self.sheets.pop()
 
     # --- resolving ---
-
-    @property
-    def has_blocks(self) -> bool:
-        """Whether a sheet covers a block of addresses."""
-        return bool(self._blocks)
 
     def blocks_agree(self, address: str, other: str) -> bool:
         """Return whether sheets cover the same blocks of two IP addresses; "" is in none."""

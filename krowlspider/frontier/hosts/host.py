@@ -320,6 +320,7 @@ class Host:
     - ``due``: its next-fetch time. ``ready``: the end of its last wait. They differ where only
       retries are queued and none of them is due.
     - ``session``: how many requests of its session came before the next one.
+    - ``asks_signature``: requests to it are signed, if there is a key.
     - ``record``: its record on disk; empty without one.
     - ``domain``: its registrable domain.
     """
@@ -331,6 +332,7 @@ class Host:
     due: float = 0.0
     ready: float = 0.0
     session: int = 0
+    asks_signature: bool = False
     record: bytes = b""
     queue: HostQueue = field(default_factory=HostQueue)
     shares: HostShares = field(default_factory=HostShares)

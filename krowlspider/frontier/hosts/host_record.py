@@ -50,10 +50,11 @@ _LEVEL = Struct(">iBII")
 # Due time and queued entries in the head.
 _PLACE = Struct(">2xd20xI")
 _VERSION = 2
-# Added to the version of a record that has them.
+# Added to the version of a record that has them, and to that of a host that asks for signatures.
 _HAS_ORIGIN = 1
 _HAS_EXTRAS = 2
-_VERSIONS = range(_VERSION, _VERSION + _HAS_ORIGIN + _HAS_EXTRAS + 1)
+_ASKS_SIGNATURE = 4
+_VERSIONS = range(_VERSION, _VERSION + _HAS_ORIGIN + _HAS_EXTRAS + _ASKS_SIGNATURE + 1)
 _IN_LANE = 0xFFFFFFFF
 _HEALTHS = tuple(Health)
 _DEAD = Health.DEFERRED
@@ -64,7 +65,10 @@ def encode_host(host: Host) -> bytes:
     rate, queue, origin = host.rate, host.queue, host.shares.origin
     extras = queue.extras
     record = _HEAD.pack(
-        _VERSION + (_HAS_ORIGIN if origin else 0) + (_HAS_EXTRAS if extras else 0),
+        _VERSION
+        + (_HAS_ORIGIN if origin else 0)
+        + (_HAS_EXTRAS if extras else 0)
+        + (_ASKS_SIGNATURE if host.asks_signature else 0),
         host.health,
         host.due,
         host.ready,
@@ -108,6 +112,7 @@ def decode_host(name: str, record: bytes) -> Host:
         rate=HostRate.restored(ema, floor, good_answers, throttling, errors),
         due=due,
         ready=ready,
+        asks_signature=bool((version - _VERSION) & _ASKS_SIGNATURE),
         record=record,
         queue=HostQueue(levels, queued, [], done, dropped),
     )

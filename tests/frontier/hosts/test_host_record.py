@@ -10,11 +10,15 @@ from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
 
 
+@pytest.mark.parametrize("asks_signature", [False, True])
 @pytest.mark.parametrize("origin", [0, 77])
 @pytest.mark.parametrize("extras", [0, 3])
 @pytest.mark.parametrize("health", Health)
-def test_decode_returns_the_encoded_host(health: Health, extras: int, origin: int) -> None:
+def test_decode_returns_the_encoded_host(
+    health: Health, extras: int, origin: int, asks_signature: bool
+) -> None:
     host = Host("a.test", health=health, rate=HostRate(0.5, 7.0, 9, 3, 2), due=1234.5)
+    host.asks_signature = asks_signature
     host.queue.done, host.queue.dropped, host.queue.extras = 4, 5, extras
     host.shares.origin = origin
     for priority, tries in ((0, 0), (0, 0), (-3, 1), (2**31 - 1, 255), (-(2**31 - 1), 7)):
@@ -24,7 +28,7 @@ def test_decode_returns_the_encoded_host(health: Health, extras: int, origin: in
     again = decode_host("a.test", record)
     assert (again.health, again.due, again.queue.queued) == (health, 1234.5, 5)
     assert (again.queue.done, again.queue.dropped, again.queue.extras) == (4, 5, extras)
-    assert again.shares.origin == origin
+    assert (again.shares.origin, again.asks_signature) == (origin, asks_signature)
     assert figures_in(record) == (4 - extras, 5, 5, health, 0.5, 2)
     assert [getattr(again.rate, name) for name in HostRate.__slots__] == [0.5, 7.0, 9, 3, 2, False]
     assert {level: (q.head, q.tail) for level, q in again.queue.levels.items()} == {
