@@ -68,6 +68,7 @@ class Command(CrawlCommand):
         assert self.settings is not None
         with checked_start(self.settings, opts):
             super().process_options(args, opts)
+            use_add_on(self.settings)
             self._check(args, opts)
 
     def _check(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -151,13 +152,7 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
     line, write it to the log file, and exit."""
     lower_start_lines()
     follow_settings()
-    fill_in(settings)
     try:
-        if not has_frontier(settings):
-            raise SettingsError(
-                "KrowlArchive has no frontier, so that the crawls are Scrapy's own: remove"
-                " COMMANDS_MODULE=krowlspider.commands, or take another add-on"
-            )
         given = (word.partition("=") for word in opts.set)
         check_mappings(settings, {name: value for name, _, value in given})
         with _pid_file_named(opts):
@@ -170,6 +165,19 @@ def checked_start(settings: BaseSettings, opts: argparse.Namespace) -> Iterator[
                 configure_logging({name: settings[name] for name in _LOG_FILE})
                 log_exit(settings, BAD_INPUT, str(error))
         sys.exit(BAD_INPUT)
+
+
+def use_add_on(settings: BaseSettings) -> None:
+    """Set what the add-on of the project sets, once the options of the command are read.
+
+    :raises SettingsError: it has no frontier
+    """
+    if not has_frontier(settings):
+        raise SettingsError(
+            "KrowlArchive has no frontier, so that the crawls are Scrapy's own: remove"
+            " COMMANDS_MODULE=krowlspider.commands, or take another add-on"
+        )
+    fill_in(settings)
 
 
 def run_crawl(command: ScrapyCommand, spider: str | type[Spider], spargs: dict[str, str]) -> None:

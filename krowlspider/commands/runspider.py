@@ -11,7 +11,7 @@ from scrapy.commands.runspider import Command as ScrapyCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.spider import iter_spider_classes
 
-from krowlspider.commands.crawl import checked_start, run_crawl
+from krowlspider.commands.crawl import checked_start, run_crawl, use_add_on
 from krowlspider.config.log import name_spider
 from krowlspider.config.validation import validate
 from krowlspider.errors import SettingsError
@@ -27,6 +27,7 @@ class Command(ScrapyCommand):
         assert self.settings is not None
         with checked_start(self.settings, opts):
             super().process_options(args, opts)
+            use_add_on(self.settings)
             if len(args) != 1:
                 raise UsageError
             self._spider = _spider_in(Path(args[0]))

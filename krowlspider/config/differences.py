@@ -25,7 +25,8 @@ _REDIS = (
 )
 _PLAYWRIGHT = (
     "scrapy-playwright: its pages are fetched by the same delays and robots.txt, and are not"
-    " archived; what the browser loads beside a page is neither checked nor delayed"
+    " archived; what the browser loads beside a page is neither checked nor delayed. With"
+    " KROWL_BROWSER in place of its handler, all of this is done (docs/browser.md)"
 )
 _AUTOTHROTTLE = (
     "AutoThrottle: the delay of a host follows its latency without it too; it makes delays longer"

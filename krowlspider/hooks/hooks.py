@@ -105,7 +105,7 @@ class Hooks:
         """Return whether GET follows the answer to HEAD (KROWL_HEAD)."""
 
     def fetch(self, url: Url, request: Request) -> Response | Awaitable[Response | None] | None:
-        """Return the response for a page, in place of the crawl's own exchange. It is not
+        """Return the response for a URL, in place of the crawl's own exchange. It is not
         archived."""
 
     def archive(

@@ -239,13 +239,16 @@ class Intake:
         in_common = self._node is not None and request.meta.get("is_start_request", False)
         always = request.dont_filter and not in_common
         key = None if always else self.identify(request, url)
-        if self._hooks is not None and not (is_decided or entry.file):
+        hooks = self._hooks
+        if hooks is not None and hooks.filter is not None and not (is_decided or entry.file):
             is_known = key is not None and self._is_known_anywhere(key, host)
-            wish = self._hooks.decide(entry, host, is_known=is_known)
-            if wish is False and not is_known:
+            wish = hooks.decide(entry, host, is_known=is_known)
+            if is_known and (in_common or wish is not True):
+                return False
+            if wish is False:
                 self.count_dropped(HOOK)
                 return False
-            key = None if wish and is_known and not in_common else key
+            key = None if is_known else key
         if key is None and not entry.request:
             # It may have a row: its fetch is not the first.
             entry.request = UNMARKED

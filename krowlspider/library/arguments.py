@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 # Settings that are arguments.
-_ARGUMENTS = {"KROWL_CONTACT": "contact", "JOBDIR": "jobdir"}
+_ARGUMENTS = {"KROWL_ARCHIVE": "archive", "KROWL_CONTACT": "contact", "JOBDIR": "jobdir"}
 
 
 class Limits(TypedDict, total=False):
@@ -46,12 +46,16 @@ class Limits(TypedDict, total=False):
 
 def order_of(
     seeds: str | Path | Iterable[str],
+    limits: Limits,
+    *,
     contact: str,
     jobdir: str | os.PathLike[str] | None,
+    archive: bool | None,
     settings: Mapping[str, Any] | None,
-    limits: Limits,
 ) -> Order:
     """Return the order for a crawl. Without ``jobdir``, its folder is made as the crawl starts.
+
+    ``archive`` None: only what has a ``jobdir`` is archived, as else the archive would be removed.
 
     :raises ValueError: an argument is wrong; the message names it and the way out
     :raises TypeError: it is of another type
@@ -61,13 +65,19 @@ def order_of(
     lines, file = _seeds(seeds)
     if not lines and file is None and jobdir is None:
         raise ValueError("seeds has no seed: give URLs or domains, or the jobdir of a crawl")
+    if archive not in {None, False, True}:
+        raise ValueError(f"archive={archive!r}: give True or False, or None: only with a jobdir")
     return Order(
         seeds=lines,
         file=file,
         jobdir="" if jobdir is None else os.path.abspath(jobdir),  # noqa: PTH100 - keeps symlinks
         temporary=jobdir is None,
         arguments=_spider_arguments(limits),
-        settings={"KROWL_CONTACT": contact, **_settings(settings or {})},
+        settings={
+            "KROWL_CONTACT": contact,
+            "KROWL_ARCHIVE": jobdir is not None if archive is None else archive,
+            **_settings(settings or {}),
+        },
     )
 
 

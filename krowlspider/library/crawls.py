@@ -34,6 +34,7 @@ def crawl(
     *,
     contact: str,
     jobdir: str | os.PathLike[str] | None = None,
+    archive: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     **limits: Unpack[Limits],
 ) -> AsyncCrawl:
@@ -44,12 +45,15 @@ def crawl(
     :param seeds: URLs or domains, one of them, or the path of a file with one a line
     :param contact: your e-mail address or URL, sent to the sites
     :param jobdir: folder of the crawl, in which the same call goes on; without it, a temporary one
+    :param archive: whether pages are archived as WARC; None: only with ``jobdir``
     :param settings: settings of krowlspider and Scrapy, by name
     :param limits: as of `Limits`
     :raises ValueError: an argument is wrong
     :raises TypeError: it is of another type
     """
-    return AsyncCrawl(order_of(seeds, contact, jobdir, settings, limits))
+    return AsyncCrawl(
+        order_of(seeds, limits, contact=contact, jobdir=jobdir, archive=archive, settings=settings)
+    )
 
 
 def run(
@@ -57,6 +61,7 @@ def run(
     *,
     contact: str,
     jobdir: str | os.PathLike[str] | None = None,
+    archive: bool | None = None,
     settings: Mapping[str, Any] | None = None,
     **limits: Unpack[Limits],
 ) -> BlockingCrawl:
@@ -64,7 +69,9 @@ def run(
 
     It is `crawl` for programs without an event loop, with the same arguments and errors.
     """
-    return BlockingCrawl(order_of(seeds, contact, jobdir, settings, limits))
+    return BlockingCrawl(
+        order_of(seeds, limits, contact=contact, jobdir=jobdir, archive=archive, settings=settings)
+    )
 
 
 class _Crawl:
@@ -143,8 +150,9 @@ class _Crawl:
 
     def __del__(self) -> None:
         # After ``break`` in a loop nothing else tells that the program wants no more pages.
-        if self._child is not None and not self._is_over and self._child.is_ours:
-            self._child.leave()
+        child = self._child
+        if child is not None and not child.is_leaving and child.is_ours:
+            child.leave()
 
 
 class AsyncCrawl(_Crawl):

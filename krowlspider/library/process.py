@@ -29,8 +29,10 @@ class Child:
         self._temporary = order.temporary
         self._owner = os.getpid()
         self.socket, theirs = socketpair()
+        # As Python itself, without what is no text.
+        path = [each for each in sys.path if isinstance(each, str)]
         program = (
-            f"import sys; sys.path[:] = {sys.path!r};"
+            f"import sys; sys.path[:] = {path!r};"
             f" from krowlspider.library.child import main; main({theirs.fileno()})"
         )
         try:

@@ -439,7 +439,8 @@ def _options(usage: str) -> list[str]:
 
 
 def folder_of(settings: Settings, name: str) -> Path:
-    """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes.
+    """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes, or
+    its folder ``warc``.
 
     :raises KrowlError: there are no WARC files
     """
@@ -449,8 +450,10 @@ def folder_of(settings: Settings, name: str) -> Path:
         if not folder.is_dir():
             raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
         return folder
-    if any(True for pattern in ("*.warc*", "*.cdxj") for _ in path.glob(pattern)):
-        return path
+    # Scrapy's own scheduler makes no crawl's folder of the JOBDIR: the add-on KrowlArchive.
+    for folder in (path, path / "warc"):
+        if any(True for pattern in ("*.warc*", "*.cdxj") for _ in folder.glob(pattern)):
+            return folder
     raise KrowlError(
         f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
     )

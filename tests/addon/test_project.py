@@ -251,3 +251,49 @@ def test_archive_alone_keeps_what_scrapy_fetches(python: Path, tmp_path: Path) -
         f"1 file, {1 + 2 * (PAGES + 2)} records: 0 problems, 0 warnings\n"
     )
     assert "Crawl ended" not in project.log
+
+
+CODED = [
+    page("/robots.txt", ""),
+    page("/0", anchors("/1", "/2")),
+    page("/1", anchors("/3"), gzip=True),
+    page("/2", anchors("/4"), chunked=True),
+    page("/3", "three"),
+    page("/4", "four"),
+]
+
+
+@pytest.mark.parametrize("profile", ["KrowlFrontier", "KrowlArchive"])
+def test_coded_bodies_reach_the_spider_decoded(python: Path, tmp_path: Path, profile: str) -> None:
+    """The archive has them as they came."""
+    project = Project(python, tmp_path, profile)
+    with MockWeb(spec=CODED) as web:
+        project.run(*project.crawl(web, "items.jsonl"))
+    assert sorted(project.items) == ["0", "1", "2", "3", "4"]
+    if profile == "KrowlArchive":
+        found = archived(project.folder / "job" / "warc")
+        assert found["/1"][0].partition(b"\r\n\r\n")[2].startswith(b"\x1f\x8b")
+        assert b"\r\nTransfer-Encoding: chunked\r\n" in found["/2"][0]
+        assert found["/2"][0].endswith(b"\r\n0\r\n\r\n")
+
+
+def test_archive_of_a_killed_crawl_is_mended_at_the_next_start(
+    python: Path, tmp_path: Path
+) -> None:
+    """Records that were synced before the kill are there."""
+    project = Project(python, tmp_path, "KrowlArchive")
+    # Scrapy's own queue does not survive a kill, so each start crawls all.
+    place = ("-s", "JOBDIR=", "-s", "KROWL_WARC_DIR=warc", "-s", "KROWL_COMMIT_INTERVAL=0.1")
+    with MockWeb(spec=WEB) as web:
+        slow = (*project.crawl(web, "items.jsonl"), *place, "-s", "DOWNLOAD_DELAY=0.05")
+        process = project.start(*slow)
+        until(lambda: len(web.log()) > PAGES // 3, process)
+        kept = [entry.path for entry in web.log() if entry.path != "/robots.txt"][: PAGES // 4]
+        process.kill()
+        process.communicate()
+        project.run(*project.crawl(web, "items.jsonl"), *place)
+    assert "Mended the archive of a start that did not end" in project.log
+    found = archived(project.folder / "warc")
+    assert {*found} == {"/robots.txt", *(f"/{n}" for n in range(PAGES + 1))}
+    assert [path for path in kept if len(found[path]) != 2] == []
+    assert ": 0 problems, 0 warnings" in project.run("warc", "check", "warc")

@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pytest
 from scrapy import Spider
 from scrapy.crawler import AsyncCrawlerRunner, Crawler
 from scrapy.settings import Settings, default_settings
+from scrapy.utils.conf import build_component_list
 from scrapy.utils.misc import load_object
 
-from krowlspider.addon import Krowl, fill_in, profile_of, without_profiles
+from krowlspider import __version__
+from krowlspider.addon import (
+    Krowl,
+    KrowlArchive,
+    KrowlFrontier,
+    fill_in,
+    profile_of,
+    without_profiles,
+)
 from krowlspider.config.guarantees import out_of_place
 from krowlspider.config.validation import validate, without_effect
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
-from tests.support.crawling import CONTACT
+from tests.mockweb import MockWeb
+from tests.support.crawling import CONTACT, ROOT
+from tests.support.crawls import page
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scrapy.settings import BaseSettings
 
 KROWL = "krowlspider.addon.Krowl"
@@ -264,3 +279,101 @@ def test_commands_without_the_add_on_have_its_settings(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         fill_in(settings)
     assert settings["SCHEDULER"] == defaults["SCHEDULER"]
+
+
+# --- the other profiles ---
+
+
+def test_frontier_alone_has_the_handlers_of_scrapy_and_no_archive() -> None:
+    settings = applied(project(ADDONS={KrowlFrontier: 100}))
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    assert handlers["https"] == default_settings.DOWNLOAD_HANDLERS_BASE["https"]
+    assert settings.getbool("KROWL_ARCHIVE") is False
+    assert settings["SCHEDULER"] == defaults["SCHEDULER"]
+    order = build_component_list(settings.getwithbase("DOWNLOADER_MIDDLEWARES"))
+    assert any(path.endswith("HttpCompressionMiddleware") for path in order)
+
+
+def test_archive_alone_leaves_the_rest_of_scrapy() -> None:
+    settings = applied(project(ADDONS={KrowlArchive: 100}))
+    handlers = settings.getwithbase("DOWNLOAD_HANDLERS")
+    assert handlers["https"] == "krowlspider.engine.archiving.ArchivingHandler"
+    changed = {
+        name
+        for name, value in vars(default_settings).items()
+        if name.isupper() and (settings.getpriority(name) or 0) == 15
+    }
+    assert changed == {"DOWNLOAD_HANDLERS_BASE"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"DOWNLOAD_HANDLERS": {"http": "shop.Handler"}},
+            "'shop.Handler' for http",
+        ),
+        ({"TWISTED_REACTOR_ENABLED": False}, "TWISTED_REACTOR_ENABLED=False must be True"),
+        ({"KROWL_WARC_PREFIX": "a b"}, "KROWL_WARC_PREFIX='a b'"),
+        ({"KROWL_CONTACT": None}, "KROWL_CONTACT is not set"),
+    ],
+)
+def test_archive_alone_refuses_what_would_not_be_archived(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(SettingsError, match=said):
+        applied(project(ADDONS={KrowlArchive: 100}, **changes))
+
+
+# --- in one spider, by a script ---
+
+
+SCRIPT = """
+import sys
+from scrapy import Spider
+from scrapy.crawler import {process}
+from tests.support.crawling import SETTINGS
+
+class Quiet(Spider):
+    def parse(self, response): ...
+
+class Stock(Quiet):
+    name = "stock"
+    start_urls = [sys.argv[1] + "/stock"]
+
+class Own(Quiet):
+    name = "own"
+    start_urls = [sys.argv[1] + "/own"]
+    custom_settings = {{
+        **SETTINGS,
+        "STATS_CLASS": "scrapy.statscollectors.MemoryStatsCollector",
+        "ADDONS": {{"krowlspider.addon.Krowl": 100}},
+        "JOBDIR": sys.argv[2],
+    }}
+
+process = {process}()
+process.crawl(Own)
+process.crawl(Stock)
+process.start()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("process", ["AsyncCrawlerProcess", "CrawlerProcess"])
+def test_add_on_of_one_spider_leaves_others_alone(tmp_path: Path, process: str) -> None:
+    """The event loop is there already, and stays."""
+    file, job = tmp_path / "script.py", tmp_path / "job"
+    file.write_text(SCRIPT.format(process=process))
+    with MockWeb(spec=[page("/robots.txt", ""), page("^/", "fine")]) as web:
+        command = [sys.executable, file, web.url("127.0.0.1", ""), job]
+        done = subprocess.run(
+            command, cwd=ROOT, env={"PYTHONPATH": str(ROOT)}, capture_output=True, check=True
+        )
+        log = web.log()
+    agents = {entry.path: entry.ua for entry in log}
+    assert agents["/own"] == f"krowlspider/{__version__} (+{CONTACT})"
+    assert agents["/stock"].startswith("Scrapy/")
+    assert b"Traceback" not in done.stderr
+    (index,) = (job / "warc").glob("*.cdxj")
+    assert "/own" in index.read_text()
+    assert "/stock" not in index.read_text()

@@ -37,7 +37,7 @@ POLLING = """<title>polling</title><p id=count></p><script>
 })();
 </script>"""
 HUGE = "<a href=/linked>x</a><script>document.body.append('x'.repeat(300000))</script>"
-PARTS = "<title>parts</title><img src=//files.test:{port}/a.png><img src=/b.png>"
+PARTS = "<a href=/more>x</a><img src=//files.test:{port}/a.png><img src=/b.png>"
 SITE = [
     page("/robots.txt", "Sitemap: http://files.test:{port}/map.xml", host="^files"),
     page("/robots.txt", ""),
@@ -51,12 +51,18 @@ SITE = [
 PICTURES = "".join(f"<img src=/{number}.png>" for number in range(12))
 
 
-def broad(web: MockWeb, folder: Path, paths: list[str], **settings: Any) -> Crawl:
+def broad(
+    web: MockWeb,
+    folder: Path,
+    paths: list[str],
+    arguments: dict[str, object] | None = None,
+    **settings: Any,
+) -> Crawl:
     """Return a broad crawl that opens all pages."""
     seeds = write_seeds(folder / "seeds.txt", [web.url("a.test", path) for path in paths])
     return Crawl(
         folder / "job",
-        arguments={"seeds": seeds},
+        arguments={"seeds": seeds, **(arguments or {})},
         settings=in_browser(KROWL_BROWSER_URLS=".", **settings),
         cold=True,
     )
@@ -107,7 +113,7 @@ def test_a_broad_crawl_opens_the_pages_that_are_named(tmp_path: Path) -> None:
     # /sitemap.xml is asked for where robots.txt names none.
     polled, _ = own.pop("/poll"), own.pop("/sitemap.xml")
     wanted = ["/robots.txt", "/polling", "/huge", "/linked", "/parts", "/b.png", "/text", "/gone"]
-    assert own == Counter([*wanted, "/favicon.ico"])
+    assert own == Counter([*wanted, "/more", "/favicon.ico"])
     assert polled > 4
     assert min(b.start - a.end for a, b in pairwise(log)) > DELAY - 0.01
     assert {entry.host for entry in log} == {log[0].host}
@@ -119,13 +125,32 @@ def test_a_broad_crawl_opens_the_pages_that_are_named(tmp_path: Path) -> None:
     stats = crawl.stats
     assert stats["krowl/browser/cut_count"] == 1
     assert stats["krowl/browser/page_failed_count/size"] == 1
-    assert stats["krowl/browser/page_count"] == 3
+    assert stats["krowl/browser/page_count"] == 4
     assert stats["playwright/context_count/max_concurrent"] == 1
     assert stats["krowl/frontier/dropped_count/requisite_site"] == 1
     records = valid_records(tmp_path / "job" / "warc")
     doms = {r.url.rpartition("/")[2]: r.block for r in records if "krowlspider:dom" in _uri(r)}
-    assert sorted(doms) == ["linked", "parts", "polling"]
+    assert sorted(doms) == ["linked", "more", "parts", "polling"]
     assert b"polled</p>" in doms["polling"]
+
+
+@pytest.mark.parametrize("most", [0, 1])
+def test_files_of_a_page_are_no_pages_wherever_they_are(tmp_path: Path, most: int) -> None:
+    """They come after the last page that may be fetched, and their hosts have no sitemaps read."""
+    with MockWeb(spec=SITE) as web:
+        crawl = broad(
+            web, tmp_path, ["/parts", "/text"], {"max_pages": most}, KROWL_SITEMAPS=1
+        ).run()
+        log = web.log()
+    files = paths_of([entry for entry in log if entry.host.startswith("files.")])
+    assert files == {"/robots.txt": 1, "/a.png": 1}
+    own = paths_of([entry for entry in log if entry.host.startswith("a.")])
+    own.pop("/sitemap.xml", None)
+    # The other seed, and the linked page, only if more than one page may be fetched.
+    others = {} if most else {"/text": 1, "/more": 1}
+    assert own == {"/robots.txt": 1, "/parts": 1, "/b.png": 1, **others}
+    assert crawl.stats["krowl/frontier/done_count"] == 1 + len(others)
+    assert crawl.stats["krowl/frontier/fetched_count/subrequest"] == 2
 
 
 def _uri(record: Any) -> str:
@@ -158,6 +183,14 @@ def test_a_page_stays_as_it_was_fetched_if_its_methods_fail(tmp_path: Path) -> N
     assert flags == {"": [], "more": ["playwright"]}
     assert crawl.stats["krowl/browser/page_failed_count/error"] == 1
     assert crawl.log.count("stays as it was fetched: the browser failed: ") == 1
+
+
+def test_without_its_proxy_the_browser_gets_nothing(tmp_path: Path) -> None:
+    with MockWeb(spec=[page("^/", "fine")]) as web:
+        crawl = browsing(tmp_path, web.url("a.test"), {}, stays="1", cuts="1").run()
+        assert paths_of(web.log()) == {"/robots.txt": 1, "/": 1}
+    (item,) = crawl.items
+    assert (item["flags"], item["late"]) == (["playwright"], None)
 
 
 def test_a_crawl_without_chromium_stops_and_keeps_its_pages(tmp_path: Path) -> None:

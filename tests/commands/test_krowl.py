@@ -179,6 +179,7 @@ def test_init_says_what_a_start_refuses(tmp_path: Path) -> None:
     more = """
     USER_AGENT = "shop/1.0"
     TWISTED_REACTOR = None
+    DOWNLOAD_HANDLERS = {"https": "scrapy_playwright.handler.ScrapyPlaywrightDownloadHandler"}
     SCHEDULER = "scrapy_redis.scheduler.Scheduler"
     """
     project = Project(tmp_path, more)
@@ -187,6 +188,7 @@ def test_init_says_what_a_start_refuses(tmp_path: Path) -> None:
     assert "USER_AGENT='shop/1.0' must hold {contact}" in said
     assert "TWISTED_REACTOR is None: it must have a value" in said
     assert "- scrapy-redis: remove SCHEDULER and DUPEFILTER_CLASS" in said
+    assert "- scrapy-playwright: its pages are fetched by the same delays" in said
     assert said.endswith("krowlspider: no crawl starts before that is mended\n")
     # What it says is what a start says.
     refusal = project.scrapy("crawl", "one", code=2)

@@ -463,6 +463,13 @@ def test_wrong_number_of_arguments_shows_the_usage(folder: Path) -> None:
         assert f"scrapy warc {words[0]} <" in text.decode() + said
 
 
+def test_jobdir_of_scrapys_own_scheduler_is_read_too(folder: Path, tmp_path: Path) -> None:
+    """It has no file of a crawl but the WARC files."""
+    (tmp_path / "job").mkdir()
+    folder.rename(tmp_path / "job" / "warc")
+    assert warc("check", tmp_path / "job")[0].startswith(b"2 files, ")
+
+
 def test_warc_folder_of_a_job_is_that_of_its_settings(folder: Path, tmp_path: Path) -> None:
     job = JobFolder(tmp_path / "job")
     job.take()

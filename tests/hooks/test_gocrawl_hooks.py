@@ -144,6 +144,7 @@ def test_compute_delay_is_never_below_robots_and_floor(tmp_path: Path) -> None:
     assert min(waits["asks"][1:]) >= 2
     assert 1 <= min(waits["usual"])
     assert max(waits["usual"]) < 1.5
+    assert max(delay.ours for delay in Watching.seen if delay.host.startswith("usual")) > 1.5
     assert max(waits["busy"]) >= 9
     assert {delay.least for delay in Watching.seen if delay.host.startswith("asks")} == {2.0}
 

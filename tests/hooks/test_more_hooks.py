@@ -304,7 +304,7 @@ class Plain(Watching):
     def filter(self, link: Url, is_known: bool) -> bool | None:
         link.state = "mine"
         path = link.url.rpartition("/")[2]
-        return False if path == "two" else None
+        return False if path == "two" else is_known or None
 
     def error(self, failed: Failed) -> None:
         self.seen.append((failed.kind, failed.url.state, str(failed.error)))
@@ -317,7 +317,7 @@ class PlainSpider(Spider):
     name = "plain"
 
     async def start(self) -> AsyncIterator[Any]:
-        for path in ("one", "two"):
+        for path in ("one", "two", "one", "two"):
             yield self._request(path)
 
     def _request(self, path: str) -> Request:
@@ -330,7 +330,8 @@ class PlainSpider(Spider):
 
 
 def test_hooks_of_an_ordinary_spider(tmp_path: Path) -> None:
-    """filter, error, start and the hooks of fetches hold; its callbacks read the pages."""
+    """filter, error, start and the hooks of fetches hold; its callbacks read the pages. What is
+    known is fetched again if filter wants it."""
     with SimulatedWeb(spec=[ROBOTS, page("^/", "x")]) as web:
         crawl = SimulatedCrawl(
             tmp_path / "job",
@@ -341,9 +342,9 @@ def test_hooks_of_an_ordinary_spider(tmp_path: Path) -> None:
                 "SPIDER_MODULES": "tests.hooks.test_more_hooks",
             },
         ).run()
-        assert paths(web.log()) == ["/one"]
-    assert Watching.seen == [("start", []), ("callback", "mine", "of a callback")]
-    assert dropped(crawl) == {"hook": 1}
+        assert paths(web.log()) == ["/one", "/one"]
+    assert Watching.seen == [("start", []), *[("callback", "mine", "of a callback")] * 2]
+    assert dropped(crawl) == {"hook": 2}
 
 
 # --- bad classes ---

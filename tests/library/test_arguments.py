@@ -17,8 +17,8 @@ from tests.support.crawling import CONTACT, ROOT
 
 
 def ordered(seeds: Any = "example.org", jobdir: Any = None, settings: Any = None, **limits: Any):
-    contact = limits.pop("contact", CONTACT)
-    return order_of(seeds, contact, jobdir, settings, limits)
+    named = {"contact": limits.pop("contact", CONTACT), "archive": limits.pop("archive", None)}
+    return order_of(seeds, limits, jobdir=jobdir, settings=settings, **named)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +42,8 @@ def ordered(seeds: Any = "example.org", jobdir: Any = None, settings: Any = None
         ({"same_domain": "yes"}, "same_domain='yes': give True or False"),
         ({"scope": "old"}, "scope='old': give 'new'"),
         ({"until": "end"}, "until='end': give 'seeds'"),
+        ({"archive": "no"}, "archive='no': give True or False, or None: only with a jobdir"),
+        ({"settings": {"KROWL_ARCHIVE": False}}, "settings has KROWL_ARCHIVE: give archive="),
         ({"settings": {"JOBDIR": "x"}}, "settings has JOBDIR: give jobdir="),
         ({"settings": {"KROWL_CONTACT": "x"}}, "settings has KROWL_CONTACT: give contact="),
         ({"settings": {"X": Path}}, r"settings\['X'\]=.* cannot be handed .* by its import path"),
@@ -88,9 +90,20 @@ def test_the_order_has_what_was_given(tmp_path: Path, monkeypatch: pytest.Monkey
     }
     assert order.settings == {
         "KROWL_CONTACT": CONTACT,
+        "KROWL_ARCHIVE": True,
         "KROWL_EXCLUDE": str(tmp_path / "list"),
         "RETRY_HTTP_CODES": (500, 502),
     }
+
+
+@pytest.mark.parametrize(
+    ("jobdir", "archive", "expected"),
+    [(None, None, False), ("job", None, True), (None, True, True), ("job", False, False)],
+)
+def test_what_has_a_folder_is_archived(
+    jobdir: str | None, archive: bool | None, *, expected: bool
+) -> None:
+    assert ordered(jobdir=jobdir, archive=archive).settings["KROWL_ARCHIVE"] is expected
 
 
 def test_nothing_starts_before_a_page_is_asked_for() -> None:

@@ -122,6 +122,21 @@ def test_a_file_of_seeds_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     assert f"{seeds} line 2 skipped: scheme ftp" in caplog.text
 
 
+def test_a_crawl_may_have_no_archive(tmp_path: Path) -> None:
+    """And an archive may outlive a temporary folder."""
+    warc = tmp_path / "warc"
+    with small_web() as web:
+        one = list(run(web.url("a.test"), jobdir=tmp_path / "job", archive=False, **GIVEN))
+        settings = {**REACHING, "KROWL_WARC_DIR": warc}
+        two = list(run(web.url("a.test"), archive=True, contact=CONTACT, settings=settings))
+    assert found(one) == found(two) == urls_of(web)
+    assert {each.record for each in one} == {None}
+    assert not list((tmp_path / "job").rglob("*.warc.gz"))
+    ids = {each.record.id for each in two if each.record is not None}
+    assert len(ids) == PAGES
+    assert len(valid_records(warc)) > 2 * PAGES
+
+
 def test_limits_and_settings_hold(tmp_path: Path) -> None:
     """A feed has the same pages as the program."""
     feed = tmp_path / "pages.jsonl"
@@ -329,7 +344,7 @@ def test_a_temporary_folder_is_removed(monkeypatch: pytest.MonkeyPatch, tmp_path
         pages = run(web.url("a.test"), **GIVEN)
         next(pages)
         (folder,) = tmp_path.glob("krowlspider-*")
-        assert (folder / "warc").is_dir()
+        assert (folder / "frontier").is_dir()
         assert len(list(pages)) == PAGES - 1
         assert list(tmp_path.iterdir()) == []
         # The process removes it too when nobody waits for it.

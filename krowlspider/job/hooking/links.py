@@ -70,10 +70,8 @@ class LinkHooks:
         return LinkBatch(self, urls, host_of, depth=depth, page=page, states=states or {})
 
     def decide(self, entry: Entry, host: str, *, is_known: bool) -> bool | None:
-        """Return the answer of `Hooks.filter` about a request of an ordinary spider, which has no
-        scope and priorities of its own here."""
-        if self.filter is None:
-            return None
+        """Return the answer of `Hooks.filter`, which is overridden, about a request of an ordinary
+        spider. Its scope and its priority are in the spider itself."""
         states = {entry.url: entry.state}
         one = LinkBatch(
             self, [entry.url], lambda _: host, depth=entry.depth, page="", states=states

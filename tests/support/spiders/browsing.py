@@ -16,22 +16,26 @@ MIDDLES = """() => Object.fromEntries([...document.querySelectorAll("[id]")].map
     const box = element.getBoundingClientRect();
     return [element.id, [box.x + box.width / 2, box.y + box.height / 2]];
 }))"""
+LATE = "async () => { try { return await (await fetch('/late')).text() } catch { return null } }"
 
 
 class BrowsingSpider(scrapy.Spider):
     """Opens ``root``, looks at it in a page of 1000 x 600, and then at what its script links to.
 
     ``picture`` is the file of the screenshot. With ``stays``, the callback has the page: its
-    scripts fetch a file more.
+    scripts fetch a file more. With ``cuts``, the proxy of the browser ends before that.
     """
 
     name = "browsing"
 
-    def __init__(self, root: str, picture: str = "", stays: str = "", **kwargs: Any):
+    def __init__(
+        self, root: str, picture: str = "", stays: str = "", cuts: str = "", **kwargs: Any
+    ):
         super().__init__(**kwargs)
         self.root = root
         self.picture = picture
         self.stays = stays
+        self.cuts = cuts
 
     async def start(self) -> AsyncIterator[Any]:
         from scrapy_playwright.page import PageMethod  # noqa: PLC0415 - of an extra
@@ -53,7 +57,10 @@ class BrowsingSpider(scrapy.Spider):
         if methods[0] is not None:
             found["middles"] = methods[0].result
         if (page := response.meta.get("playwright_page")) is not None:
-            found["late"] = await page.evaluate("async () => (await fetch('/late')).text()")
+            if self.cuts:
+                downloader: Any = self.crawler.engine.downloader
+                await downloader._renderer._proxy.close()
+            found["late"] = await page.evaluate(LATE)
         yield found
         for link in response.css("a.more"):
             yield response.follow(link, meta={"playwright": True})
