@@ -250,8 +250,8 @@ POLITENESS_AND_BOUNDS = (
         "any-host-is-signed-for",
         "a host that has not asked gets no signature",
         "krowlspider/fetch/signing.py",
-        "if not (self._always or host in self._hosts):",
-        "if not (self._always or self._hosts):",
+        "return (self._always or host in self._hosts) and",
+        "return (self._always or bool(self._hosts)) and",
         ("tests/fetch/test_signing.py",),
     ),
     Mutation(

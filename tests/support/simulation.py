@@ -255,7 +255,7 @@ class SimulatedJob(Job):
             resolver=SimpleNamespace(stats=names)
         )
         self.mark = WorkMark(self._simulation.folder / "mark", b"boot")
-        self.notes = self.traces = None  # type: ignore[assignment]
+        self.notes = self.traces = self.signer = None  # type: ignore[assignment]
         settings, clocks = self._settings, self._simulation.clocks
         self.store = self._simulation.store  # type: ignore[assignment]
         self.hasher = IdentityHasher(1)
