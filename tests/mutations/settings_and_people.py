@@ -73,7 +73,7 @@ SETTINGS_AND_PEOPLE = (
         "wrong-setting-taken",
         "a setting with a wrong value stops the start",
         "krowlspider/config/validation.py",
-        "problems += [fault for name in CHECKERS if (fault := problem(settings, name))]",
+        "problems += [fault for name in names if (fault := problem(settings, name))]",
         "problems += []",
         ("tests/config/test_table.py",),
     ),
