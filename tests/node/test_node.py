@@ -265,6 +265,8 @@ def test_sighup_reads_the_sheets_of_all_processes_again(tmp_path: Path) -> None:
         crawl.wait_until(lambda: crawl.log.count("policies.toml in force") == 4)
         crawl_until(web, crawl, 20)
         assert "has died" not in crawl.log
+        state = json.loads(ask(f"{page_of(crawl.jobdir)}/api/v1/status")[1])["policies"]
+        assert re.fullmatch("1 sheet, [0-9a-f]{12} in force", state)
         said = order(crawl.jobdir, "reload")
         assert said.endswith("the log says what is found, at each of 2 processes")
         crawl.interrupt()
