@@ -273,6 +273,16 @@ def test_sighup_reads_the_sheets_of_all_processes_again(tmp_path: Path) -> None:
     assert crawl.ends == ["stopped"]
 
 
+def test_sighup_without_sheets_stops_all_processes(tmp_path: Path) -> None:
+    with MockWeb(graph=GRAPH) as web:
+        crawl = node_crawl(web, tmp_path, 2).start()
+        crawl_until(web, crawl, 20)
+        crawl.process.send_signal(signal.SIGHUP)
+        crawl.wait()
+    assert "SIGHUP received: the terminal or the session has ended" in crawl.log
+    assert crawl.ends == ["stopped"]
+
+
 def assert_a_bad_file_is_refused_as_by_one(crawl: NodeCrawl) -> None:
     """Also if the process answers before the end of the file."""
     for body, headers, code in (
