@@ -458,11 +458,6 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_BROWSER is True, and KROWL_CONSUL is set: other nodes own the hosts of what a"
             " page asks for. Use the browser in a crawl of one process"
         )
-    if settings.getbool("KROWL_INDEXNOW") and not settings.getbool("PROMETHEUS_ENABLED"):
-        found.append(
-            "KROWL_INDEXNOW is True, and PROMETHEUS_ENABLED is False: submissions come by the"
-            " address of the metrics"
-        )
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
         found.append(
             "KROWL_CONSUL is set, and REDIS_URL is not: give this node's Redis, as the other nodes"
