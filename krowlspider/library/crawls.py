@@ -193,8 +193,8 @@ class AsyncCrawl(_Crawl):
                 # It has died with acknowledgements unread.
                 data = b""
             if not data:
-                # Its socket is closed as it ends, so this does not last.
-                self._ended(child.wait())
+                # Threads of its pipelines may let it run on.
+                self._ended(await asyncio.to_thread(child.wait))
                 return
             self._received(data)
 
