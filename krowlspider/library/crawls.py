@@ -104,6 +104,8 @@ class _Crawl:
         return self._child
 
     def _acknowledge(self) -> None:
+        if self._child is not None and not self._child.is_ours:
+            raise RuntimeError("this crawl is of another process: start one after the fork")
         if self._in_hand and self._child is not None:
             self._in_hand = False
             self._child.acknowledge()
