@@ -92,7 +92,7 @@ class Call:
                 raise HookError("its answer is a list: return [url]")
             items = list(islice(found, most + 1))
             if len(items) > most:
-                raise HookError(f"its answer has more than {most:,} items")
+                raise HookError(f"its answer has more items than {most:,}")
         except _OURS:
             raise
         except BaseException as error:  # noqa: BLE001 - of a user
