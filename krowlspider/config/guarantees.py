@@ -143,7 +143,26 @@ def missing(settings: BaseSettings) -> list[str]:
 
     This loads the components that the settings name, for which a reactor must be installed.
     """
-    return [*_components(settings), *_handlers(settings)]
+    return [*_components(settings), *_second_robots(settings), *_handlers(settings)]
+
+
+_SCRAPYS_ROBOTS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+
+
+def _second_robots(settings: BaseSettings) -> Iterator[str]:
+    """Its request would wait for the page that waits for it: a host has one request in flight."""
+    name = "DOWNLOADER_MIDDLEWARES"
+    for component, order in settings.getwithbase(name).items():
+        try:
+            is_second = order is not None and is_derived(component, _SCRAPYS_ROBOTS)
+        except LOAD_ERRORS:
+            # The check of the other components names it.
+            continue
+        if is_second and settings.getbool("ROBOTSTXT_OBEY"):
+            yield (
+                f"{name} has {_path(component)}, whose requests for robots.txt would wait for their"
+                " own pages for ever: remove it; robots.txt is asked before each page without it"
+            )
 
 
 def _components(settings: BaseSettings) -> Iterator[str]:
