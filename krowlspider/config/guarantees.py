@@ -8,6 +8,7 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from krowlspider.errors import SettingsError
 from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES
 
 if TYPE_CHECKING:
@@ -224,6 +225,23 @@ def _handlers(settings: BaseSettings) -> Iterator[str]:
                 f"DOWNLOAD_HANDLERS has {handler!r} for {scheme}, which is not derived from"
                 f" {HANDLER}, so pages would not be archived and private addresses not refused:"
                 f" remove {scheme} from it, and any DOWNLOAD_HANDLERS_BASE of your own"
+            )
+
+
+ARCHIVING = "krowlspider.engine.archiving.ArchivingHandler"
+
+
+def refuse_unarchived(settings: BaseSettings) -> None:
+    """Refuse a crawl of KrowlArchive whose pages another handler fetches.
+
+    :raises SettingsError: as said, with the way out
+    """
+    for scheme in ("http", "https"):
+        found = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
+        if found is None or _path(found) != ARCHIVING:
+            raise SettingsError(
+                f"DOWNLOAD_HANDLERS has {found!r} for {scheme}, which archives nothing: remove it,"
+                " also from the other add-ons, or the add-on KrowlArchive"
             )
 
 
