@@ -21,6 +21,7 @@ from scrapy.core.downloader.handlers.base import BaseDownloadHandler
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.archive.write.writer import WarcWriter
+from krowlspider.config.guarantees import refuse_unarchived
 from krowlspider.engine.handler import capture_of, headers_of, proxy_of, response_of
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import FetchError, LoopClock
@@ -117,6 +118,25 @@ def _folder_of(crawler: Crawler) -> Path:
     if settings["JOBDIR"]:
         return Path(settings["JOBDIR"]) / "warc"
     raise SettingsError("KROWL_WARC_DIR is not set: give the folder of the WARC files, or JOBDIR")
+
+
+class Opening:
+    """Extension: open the archive before Scrapy opens its queue.
+
+    Of a handler that cannot be made Scrapy only logs the error: each request would fail.
+    """
+
+    def __init__(self, crawler: Crawler):
+        refuse_unarchived(crawler.settings)
+        try:
+            _Archive.of(crawler)
+        except (ArchiveError, OSError) as error:
+            raise SettingsError(f"{_folder_of(crawler)} cannot be written: {error}") from error
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Opening:
+        """:raises SettingsError: pages would not be archived"""
+        return cls(crawler)
 
 
 class ArchivingHandler(BaseDownloadHandler):
