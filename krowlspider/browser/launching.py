@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,12 @@ NOT_OF_PAGES = frozenset(
 )
 
 
+def _is_new(record: logging.LogRecord) -> bool:
+    """Return whether scrapy-playwright logs more than a page that failed, which has a line of ours
+    already, without the traceback of its driver."""
+    return not str(record.msg).startswith("Closing page due to failed request")
+
+
 def faults(settings: BaseSettings) -> list[str]:
     """Return what is wrong with the settings of scrapy-playwright, each with the way out."""
     found = [
@@ -71,6 +78,7 @@ def handler_of(crawler: Crawler, *, pin: str, timeout: float) -> BaseDownloadHan
     if found := faults(crawler.settings):
         raise SettingsError(found[0])
     module = need("scrapy_playwright.handler", "browser")
+    logging.getLogger("scrapy-playwright").addFilter(_is_new)
     settings = crawler.settings.copy()
     settings.frozen = False
     own = settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS")
