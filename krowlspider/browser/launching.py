@@ -33,6 +33,8 @@ _NOT_TAKEN = {
     "PLAYWRIGHT_CONNECT_URL": "a browser that runs elsewhere does not use the crawl's proxy",
     "PLAYWRIGHT_CONTEXTS": "each page has a context of its own, see playwright_context_kwargs",
 }
+# Flags by which Chromium would go round the proxy.
+_ROUND_THE_PROXY = ("--proxy-", "--no-proxy", "--host-rules", "--host-resolver-rules")
 # Of ``playwright_context_kwargs`` of a request: the crawl sets these, or they would keep what one
 # page has got for the next.
 NOT_OF_PAGES = frozenset(
@@ -59,7 +61,22 @@ def faults(settings: BaseSettings) -> list[str]:
     kind = settings.get("PLAYWRIGHT_BROWSER_TYPE") or "chromium"
     if kind != "chromium":
         found.append(f"PLAYWRIGHT_BROWSER_TYPE is {kind!r}: KROWL_BROWSER drives only chromium")
-    if "proxy" in settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS"):
+    try:
+        options = settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS")
+    except (TypeError, ValueError):
+        given = settings.get("PLAYWRIGHT_LAUNCH_OPTIONS")
+        return [*found, f"PLAYWRIGHT_LAUNCH_OPTIONS={given!r} is no dict: give a JSON object"]
+    args = options.get("args", [])
+    if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):
+        found.append(f"args of PLAYWRIGHT_LAUNCH_OPTIONS is {args!r}: give a list of strings")
+    else:
+        found += [
+            f"PLAYWRIGHT_LAUNCH_OPTIONS has {arg!r}: the browser fetches through the crawl alone."
+            " Remove it"
+            for arg in args
+            if arg.startswith(_ROUND_THE_PROXY)
+        ]
+    if "proxy" in options:
         found.append(
             "PLAYWRIGHT_LAUNCH_OPTIONS has a proxy: the browser fetches through the crawl. Remove"
             " it, and name a proxy in the environment or in the meta of a request"
