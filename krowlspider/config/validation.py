@@ -403,7 +403,7 @@ def problem(settings: BaseSettings, name: str) -> str | None:
     if value is None:
         # Scrapy's getters would read None as 0.
         optional = name in SCRAPYS or ROWS[name].may_be_none
-        return None if optional else f"{name} is None: it must have a value"
+        return None if optional else f"{name} is None: give a value, or leave it out"
     fault = CHECKERS[name](settings, name)
     if fault is None:
         return None

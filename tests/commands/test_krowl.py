@@ -186,7 +186,7 @@ def test_init_says_what_a_start_refuses(tmp_path: Path) -> None:
     said = project.init("--contact", CONTACT, code=1)
     assert "A start is refused:\n- " in said
     assert "USER_AGENT='shop/1.0' must hold {contact}" in said
-    assert "TWISTED_REACTOR is None: it must have a value" in said
+    assert "TWISTED_REACTOR is None: give a value, or leave it out" in said
     assert "- scrapy-redis: remove SCHEDULER and DUPEFILTER_CLASS" in said
     assert "- scrapy-playwright: its pages are fetched by the same delays" in said
     assert said.endswith("krowlspider: no crawl starts before that is mended\n")

@@ -149,11 +149,13 @@ class RobotsCache:
         """Keep an authority's decision valid until its host's next request, ``wait`` seconds ahead.
 
         Otherwise a host whose wait is longer than the TTL of its robots.txt would be asked for
-        robots.txt only, and never for a page. The record on disk stays as it is.
+        robots.txt only, and never for a page. That robots.txt is unreachable allows no page: it is
+        fetched again then. The record on disk stays as it is.
         """
-        known, needed = self._parsed.get(authority), self._wall() + wait
-        if known is not None and 0 < known[0] <= needed:
-            self._parsed[authority] = needed + _ASKED_AFTER, known[1]
+        expires, rules = self._parsed.get(authority, _NOTHING)
+        needed = self._wall() + wait
+        if rules is not None and 0 < expires <= needed:
+            self._parsed[authority] = needed + _ASKED_AFTER, rules
 
     def learn(
         self,

@@ -9,6 +9,7 @@ import pytest
 from krowlspider.frontier.hosts.host import Host, RobotsFetch
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.robots.gate import LAST_GOOD_MAX, UNREACHABLE_TTL, Verdict
+from krowlspider.politeness.robots import Ruling
 from krowlspider.urls.canonical import authority_of
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ A, B = "http://a.test", "http://b.test"
 PAGE, PRIVATE = f"{A}/page", f"{A}/private"
 RULES = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n"
 TTL = 1000.0
+DAY = 86_400.0
 
 
 @pytest.fixture
@@ -136,6 +138,17 @@ def test_a_fetch_without_an_answer_is_retried_unless_it_is_final(
     other = robots_fetch_of(world, robots, f"{B}/")
     robots.failed(other, final=True)
     assert robots.gate.verdict(B, f"{B}/") is Verdict.UNREACHABLE
+
+
+def test_an_unreachable_robots_txt_is_fetched_at_the_next_request(
+    world: World, robots: RobotsFetches
+) -> None:
+    """However long the host waits: a day, after ten failures in a row."""
+    record = robots.cache.new_record(Ruling.RETRY)
+    robots.cache.learn(A, record)
+    robots.cache.outlast(A, DAY)
+    world.clocks.pass_(DAY)
+    assert robots.gate.verdict(A, PAGE) is Verdict.UNKNOWN
 
 
 def test_a_redirect_on_the_same_host_is_its_next_request(

@@ -25,11 +25,14 @@ def test_all_huge_pages_together_have_a_part_of_the_loop() -> None:
         return len(urls)
 
     spider: Any = SimpleNamespace(_huge_pages=asyncio.Lock())
-    links = [f"http://h{number}.test/" for number in range(10 * broad._LINKS_AT_ONCE)]
+    at_once = broad._LINKS_AT_ONCE
+    links = [f"http://h{number}.test/" for number in range(10 * at_once)]
 
     async def main() -> float:
         begun = time.perf_counter()
-        await asyncio.gather(*(BroadSpider._discover(spider, links, discover) for _ in range(4)))
+        await asyncio.gather(
+            *(BroadSpider._discover(spider, links, discover, at_once) for _ in range(4))
+        )
         return time.perf_counter() - begun
 
     took = asyncio.run(main())
