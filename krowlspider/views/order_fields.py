@@ -150,7 +150,7 @@ ORDERS: dict[str, dict[str, Field]] = {
     },
     "add": {
         "url": Field(("string",), "a URL, queued as a seed"),
-        "priority": Field(("integer",), "higher ones first; 0 usually", False),
+        "priority": Field(("integer",), "higher ones first, after the seeds; 0 usually", False),
     },
     "forget": {
         "name": Field(("string",), f"a host that is not being fetched, {_PORTS}; or a URL"),
