@@ -306,7 +306,9 @@ STATS: dict[str, Stat] = {
     "krowl/browser/kept_count": Stat("Requests of pages in the browser answered from memory."),
     "krowl/browser/page_count": Stat("Pages opened in the browser."),
     "krowl/browser/page_failed_count": Stat(
-        "Pages that stay as they were fetched, by reason.", "reason", ("error", "size", "url")
+        "Pages that stay as they were fetched, by reason.",
+        "reason",
+        ("answer", "error", "size", "url"),
     ),
     "krowl/browser/refused_count": Stat(
         "Requests of pages in the browser that are never made, by reason.",
