@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import os
 import resource
 import signal
 import sys
@@ -24,6 +23,7 @@ from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import KrowlError, SettingsError, counted, error_text, for_want_of_room
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.job.crawls import Crawl, opened_crawl
+from krowlspider.job.monitoring.hangup import Hangup
 
 if TYPE_CHECKING:
     import argparse
@@ -281,14 +281,7 @@ def _obey_hangup(crawler: Crawler) -> None:
     With KROWL_POLICIES it has the files of settings read again instead, as in other services,
     unless the terminal or the supervisor that the crawl was started from is gone.
     """
-    parent, terminal = os.getppid(), _has_terminal()
-
-    def is_order() -> bool:
-        return (
-            crawler.settings["KROWL_POLICIES"] is not None
-            and os.getppid() == parent
-            and (_has_terminal() or not terminal)
-        )
+    hangup = Hangup()
 
     def reload() -> None:
         if crawler.crawling and (crawl := opened_crawl(crawler)) is not None:
@@ -304,7 +297,7 @@ def _obey_hangup(crawler: Crawler) -> None:
     def hang_up(*_: object) -> None:
         from twisted.internet import reactor
 
-        if is_order():
+        if crawler.settings["KROWL_POLICIES"] is not None and hangup.is_order():
             reactor.callFromThread(reload)
             return
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -312,12 +305,3 @@ def _obey_hangup(crawler: Crawler) -> None:
 
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, hang_up)
-
-
-def _has_terminal() -> bool:
-    """Return whether the process has a terminal that can be opened."""
-    try:
-        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
-    except OSError:
-        return False
-    return True

@@ -386,7 +386,9 @@ STATS: dict[str, Stat] = {
         ("etag", "modified"),
     ),
     "krowl/policies/failed_count": Stat("Versions of KROWL_POLICIES that had an error."),
-    "krowl/policies/faulty": Stat("1 while the file of KROWL_POLICIES has an error."),
+    "krowl/policies/faulty": Stat(
+        "1 while the file of KROWL_POLICIES, or that of its cluster, cannot be used."
+    ),
     "krowl/policies/reload_count": Stat("Versions of KROWL_POLICIES put into force since."),
     "krowl/policies/sheets": Stat("Sheets of KROWL_POLICIES in force."),
     "krowl/recrawl/asked_count": Stat("Answers for pages fetched again by the schedule."),

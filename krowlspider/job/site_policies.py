@@ -80,8 +80,9 @@ class SitePolicies:
         self.changes: list[Callable[[Version], None]] = []
         self.on_order: Callable[[Version], None] | None = None
         self.written = 0.0
-        # What is wrong with the version that is not in force; "" for nothing.
-        self.fault = ""
+        # What is wrong with the version of the file that is not in force, the fault that was
+        # logged, and what is wrong with the sheets of the cluster; "" for nothing.
+        self._file_fault = self._logged = self.cluster_fault = ""
         self.reload_count = 0
         self.failed_count = 0
         # The version of the file that was read, and what the last check has seen.
@@ -214,8 +215,13 @@ class SitePolicies:
 
     # --- versions ---
 
+    @property
+    def fault(self) -> str:
+        """Return what is wrong with sheets that should be in force; "" for nothing."""
+        return "; ".join(each for each in (self._file_fault, self.cluster_fault) if each)
+
     def state(self) -> str:
-        """Return what is wrong with the file, or else what is in force."""
+        """Return what is wrong with sheets that should be in force, or else what is in force."""
         return f"not in force: {self.fault}" if self.fault else f"{self.words()} in force"
 
     def parse(self, text: bytes) -> Version:
@@ -233,7 +239,8 @@ class SitePolicies:
     def use(self, version: Version) -> Policies:
         """Put a version into force, and return the sheets before it: `Policies.dismantle` them in a
         thread, or the event loop frees them at once."""
-        before, self.version, self.fault = self.policies, version, ""
+        before, self.version = self.policies, version
+        self._file_fault = self._logged = self.cluster_fault = ""
         self._set_of()
         self.reload_count += 1
         logger.info("KROWL_POLICIES: %s of %s in force", self.words(), self._path)
@@ -244,10 +251,14 @@ class SitePolicies:
     def refuse(self, error: BadPolicies | OSError) -> None:
         """Note a version that cannot be used. The same fault is logged once."""
         texts = error.errors if isinstance(error, BadPolicies) else [error.strerror or str(error)]
+        if isinstance(error, OSError):
+            # The same file may come back.
+            self._read_stat = None
         fault = f"KROWL_POLICIES {self._path}: {texts[0]}"
-        if fault == self.fault:
+        self._file_fault = fault
+        if fault == self._logged:
             return
-        self.fault = fault
+        self._logged = fault
         self.failed_count += 1
         for text in texts[:_ERRORS_LOGGED]:
             logger.error(
@@ -284,7 +295,7 @@ class SitePolicies:
     def reload(self) -> None:
         """Have `watch` read the file again, whether it has changed or not."""
         self._read_stat = None
-        self.fault = ""
+        self._logged = ""
 
     async def watch(self) -> None:
         """Put each new version of the file into force, until cancelled."""

@@ -268,7 +268,10 @@ def status_of_all(processes: Mapping[str, OneProcess]) -> dict[str, Any]:
         **{name: by_last_part(own, f"{name}/") for name in OWN},
         "archive_mb": round(own["archive_mb"], 4),
         "seconds": max(each["seconds"] for each in every),
-        "paused": reasons_of_all({name: each.status["paused"] for name, each in processes.items()}),
+        **{
+            text: reasons_of_all({name: each.status[text] for name, each in processes.items()})
+            for text in ("paused", "policies")
+        },
     }
 
 

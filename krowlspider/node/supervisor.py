@@ -22,6 +22,7 @@ from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.job.limits import CrawlLimits
 from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
+from krowlspider.job.monitoring.hangup import Hangup
 from krowlspider.job.monitoring.page_server import Servers, shown
 from krowlspider.job.report import seeds_of_all
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, Served, exit_code, reason
@@ -149,6 +150,8 @@ class Supervisor:
         self._children: dict[str, Child] = {}
         self._ended: set[str] = set()
         self._releasing: list[asyncio.Task[None]] = []
+        self._hangup = Hangup()
+        self._reloading: asyncio.Task[None] | None = None
         self._is_stopped = self._is_interrupted = False
         self._began = time.monotonic()
         self._limits = CrawlLimits(
@@ -261,7 +264,8 @@ class Supervisor:
             ended = await asyncio.gather(*map(self._end_of, self._children.values()))
             codes = dict(zip(self._ids, ended, strict=True))
         finally:
-            await end([sending, *self._releasing])
+            reloading = [] if self._reloading is None else [self._reloading]
+            await end([sending, *reloading, *self._releasing])
             serving.close()
             if relay is not None:
                 relay.close()
@@ -343,10 +347,29 @@ class Supervisor:
         seconds = time.monotonic() - self._began
         return self._figures.live_line(self._running(), seconds, self._limits)
 
-    # --- the stop ---
+    # --- signals ---
+
+    def _reload(self) -> None:
+        """Have all processes read the files of settings again."""
+        if self._reloading is not None:
+            self._reloading.cancel()
+        self._reloading = asyncio.create_task(self._send_reload())
+
+    async def _send_reload(self) -> None:
+        """Send SIGHUP to each process, once it is a member: before, it would die of it."""
+        waiting = set(self._children)
+        while waiting := {name for name in waiting if self._is_there(self._children[name])}:
+            for name in waiting & self._register.joined():
+                self._children[name].send(signal.SIGHUP)
+                waiting.discard(name)
+            await asyncio.sleep(_SEND_AWAY)
 
     def _on_signal(self, number: signal.Signals) -> None:
-        if number == signal.SIGHUP:
+        is_reload = self._plan.settings["KROWL_POLICIES"] is not None and not self._is_stopped
+        if number == signal.SIGHUP and is_reload and self._hangup.is_order():
+            logger.info("SIGHUP received: all processes read the files of settings again")
+            self._reload()
+        elif number == signal.SIGHUP:
             # systemd sends it together with SIGTERM.
             logger.info("SIGHUP received: the terminal or the session has ended")
             self._stop()

@@ -283,7 +283,8 @@ class Ordering:
 
     def reload(self) -> Outcome:
         """Read the files of settings again."""
-        return Outcome(True, f"{', '.join(self._steering.reload())}: the log says what is found")
+        names = ", ".join(self._steering.reload())
+        return Outcome(True, f"{names}: read again within two seconds; the log says what is found")
 
     async def snapshot(self, folder: str) -> Outcome:
         """Begin to take a snapshot."""

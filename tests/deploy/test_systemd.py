@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -108,6 +110,22 @@ def test_refused_crawl_is_not_started_again(tmp_path: Path) -> None:
     assert crawl.stderr.startswith("krowlspider: KROWL_CONTACT='x' is neither an e-mail address")
     assert UNIT["Restart"] == ["on-failure"]
     assert str(crawl.returncode) in UNIT["RestartPreventExitStatus"][0].split()
+
+
+@pytest.mark.parametrize(("policies", "code"), [("sheets.toml", 0), ("", 2), (None, 2)])
+def test_reload_sends_sighup_only_if_there_are_sheets(policies: str | None, code: int) -> None:
+    """Without them it would stop the crawl."""
+    (command,) = UNIT["ExecReload"]
+    words = shlex.split(command.replace("$$", "$"))
+    with subprocess.Popen(["/bin/sleep", "60"]) as process:
+        environment = {"MAINPID": str(process.pid)}
+        if policies is not None:
+            environment["KROWL_POLICIES"] = policies
+        done = subprocess.run(words, env=environment, stderr=subprocess.PIPE, check=False)
+        # It has no effect on a process that SIGHUP has ended.
+        process.kill()
+    assert (done.returncode, process.returncode == -signal.SIGHUP) == (code, not code)
+    assert (b"KROWL_POLICIES" in done.stderr) == bool(code)
 
 
 def test_only_a_crash_and_a_full_disk_start_it_again() -> None:

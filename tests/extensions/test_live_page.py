@@ -394,6 +394,54 @@ def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> Non
 # --- parts ---
 
 
+SHEET = '[[sheet]]\nname = "few"\nmatch = ["a.test"]\n{} = 7\n'
+
+
+@pytest.mark.slow
+def test_a_reload_over_http_puts_sheets_into_force(tmp_path: Path) -> None:
+    """A file with an error leaves the sheets before it in force. Until it is mended, status and
+    gauge say so."""
+    path, new = tmp_path / "policies.toml", tmp_path / "new.toml"
+    path.write_text(SHEET.format("depth"))
+
+    def reload(key: str) -> None:
+        new.write_text(SHEET.format(key))
+        new.replace(path)
+        said = order(crawl, "reload")
+        assert said.startswith("KROWL_POLICIES: read again within two seconds")
+
+    def faulty() -> list[bytes]:
+        return re.findall(
+            rb"^krowl_policies_faulty (\S+)$", ask(crawl, "/metrics")[2], re.MULTILINE
+        )
+
+    def sheets() -> str:
+        (line,) = api(crawl, f"host?name={quote(crawl.web.url('a.test'))}")["sheets"]
+        return str(line)
+
+    def awaited_status(text: str) -> str:
+        end = time.monotonic() + 30
+        while text not in (found := api(crawl, "status")["policies"]):
+            assert time.monotonic() < end, found
+            time.sleep(0.05)
+        return str(found)
+
+    with crawling(tmp_path, KROWL_POLICIES=path) as crawl:
+        first = awaited_status(" in force")
+        assert (first[:9], faulty()) == ("1 sheet, ", [b"0.0"])
+        for _ in range(2):
+            reload("deptj")
+            found = awaited_status("not in force: ")
+            assert found == (
+                f"not in force: KROWL_POLICIES {path}: {path} line 4: deptj is no key of a sheet:"
+                " did you mean depth?"
+            )
+            assert (sheets(), faulty()) == ("depth = 7: sheet few, line 4", [b"1.0"])
+        reload("max_pages")
+        assert awaited_status("1 sheet, ") != first
+        assert (sheets(), faulty()) == ("max_pages = 7: sheet few, line 4", [b"0.0"])
+
+
 def test_the_page_has_each_element_that_its_script_names() -> None:
     folder = files("krowlspider.views.page")
     script, page = (folder.joinpath(name).read_text() for name in ("live.js", "live.html"))

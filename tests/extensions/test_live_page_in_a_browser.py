@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
-from tests.extensions.test_live_page import api, crawling
+from tests.extensions.test_live_page import SHEET, api, crawling
 from tests.support.browser import opened
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await tab.wait('document.querySelector("#answers li span:nth-child(2)") !== null')
     await tab.wait('document.querySelector("#delays svg") !== null')
     assert await tab.run('document.getElementById("ring").hidden')
+    assert await tab.run('document.getElementById("reloading").hidden')
     for button, said, why in (
         ("block", "is blocked", "It is blocked by"),
         ("unblock", "each host after its delay", ""),
@@ -151,6 +152,39 @@ async def use(tab: Tab, crawl: SimpleNamespace, folder: Path) -> None:
     await tab.wait(f'document.getElementById("state").textContent.includes("{report}")')
     await tab.picture(folder / "ended.png", 1200, 400)
     await check_report(tab, report)
+
+
+async def reload(tab: Tab, crawl: SimpleNamespace, path: Path) -> None:
+    sheets = 'document.getElementById("sheets").textContent'
+    await tab.wait('document.querySelector("#tiles dd") !== null')
+    assert not await tab.run('document.getElementById("reloading").hidden')
+    await tab.wait(f'{sheets}.startsWith("1 sheet, ") && {sheets}.endsWith(" in force")')
+    path.write_text(SHEET.format("deptj"))
+    await click(tab, "#reloading button")
+    await tab.wait('document.getElementById("asking").open')
+    await fill(tab, "token", (crawl.jobdir / CONTROL_TOKEN).read_text().strip())
+    await click(tab, "#unlock button")
+    await tab.wait(f'{SAID}.startsWith("KROWL_POLICIES: read again")')
+    await tab.wait(f'{sheets}.startsWith("not in force: ")')
+    await tab.wait('document.getElementById("state").textContent.includes("deptj is no key")')
+    await check_width(tab, PHONE)
+    path.write_text(SHEET.format("depth"))
+    await click(tab, "#reloading button")
+    await tab.wait(f'{sheets}.endsWith(" in force")')
+    assert await tab.run('document.getElementById("state").textContent') == ""
+    assert tab.faults == []
+
+
+@pytest.mark.slow
+def test_a_button_of_the_page_reloads_the_sheets(tmp_path: Path) -> None:
+    async def main(crawl: SimpleNamespace) -> None:
+        async with opened(f"{crawl.url}/", tmp_path / "profile") as tab:
+            await reload(tab, crawl, path)
+
+    path = tmp_path / "policies.toml"
+    path.write_text(SHEET.format("depth"))
+    with crawling(tmp_path, KROWL_POLICIES=path) as crawl:
+        asyncio.run(asyncio.wait_for(main(crawl), 120))
 
 
 @pytest.mark.slow

@@ -82,13 +82,33 @@ def test_a_faulty_version_leaves_the_sheets_and_says_so_once(
     assert (sites.version, sites.failed_count) == (before, 1)
     assert caplog.text.count("did you mean depth?") == 1
     assert sites.state().startswith(f"not in force: KROWL_POLICIES {path}: {path} line 5: deptj is")
-    path.unlink()
+    # A person orders a reload: it is still not in force, and the log says so once more.
+    sites.reload()
+    assert sites.state().startswith("not in force: ")
+    with pytest.raises(BadPolicies):
+        sites.look()
+    sites.refuse(raised.value)
+    assert caplog.text.count("did you mean depth?") == 2
+    write(path, SHEET)
+    assert sites.look() is None
+    found = sites.look()
+    assert found is not None
+    sites.use(found)
+    assert sites.fault == ""
+
+
+def test_a_file_that_comes_back_is_in_force_again(tmp_path: Path) -> None:
+    path, away = tmp_path / "policies.toml", tmp_path / "away.toml"
+    write(path, SHEET)
+    sites = SitePolicies(path)
+    before = sites.version
+    path.rename(away)
     with pytest.raises(FileNotFoundError) as missing:
         sites.look()
     sites.refuse(missing.value)
     assert sites.version is before
-    write(path, SHEET)
-    assert sites.look() is None
+    assert sites.fault.endswith(": No such file or directory")
+    away.rename(path)
     found = sites.look()
     assert found is not None
     sites.use(found)

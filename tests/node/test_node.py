@@ -36,6 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DELAY = 0.2
 # Seconds in which a pause is obeyed, and in which nothing may come then.
 PAUSED = 5.0
+READ_AGAIN = "SIGHUP received: reading KROWL_POLICIES again"
 GRAPH = Graph(hosts=24, pages=10, seed=3, features=QUICK)
 
 
@@ -54,6 +55,9 @@ class NodeCrawl(Crawl):
 
     def pid(self, process: str) -> int:
         return int((self.jobdir / process / "lock").read_text())
+
+    def has_begun(self, process: str) -> bool:
+        return (self.jobdir / process / "lock").exists()
 
     @property
     def redis(self) -> int:
@@ -241,6 +245,32 @@ def test_a_pause_at_one_process_holds_for_all(tmp_path: Path) -> None:
         assert_all_are_asked_together(crawl, web.seeds()[0])
         crawl.interrupt()
     assert_all_are_read_together(crawl, web.seeds()[0])
+
+
+def test_sighup_reads_the_sheets_of_all_processes_again(tmp_path: Path) -> None:
+    """It does not stop the crawl."""
+    sheets = tmp_path / "policies.toml"
+    sheets.write_text('[[sheet]]\nname = "a"\nmatch = ["a.test"]\ndepth = 1\n')
+    with MockWeb(graph=GRAPH) as web:
+        more = {"PROMETHEUS_PORT": 0, "KROWL_POLICIES": sheets, "LOG_LEVEL": "INFO"}
+        crawl = node_crawl(web, tmp_path, 2, KROWL_DELAY_MIN=2, **more)
+        # A process that gets it while it starts would die of it.
+        crawl.start().wait_until(lambda: all(map(crawl.has_begun, ("p1", "p2"))))
+        crawl.process.send_signal(signal.SIGHUP)
+        crawl.wait_until(lambda: crawl.log.count(READ_AGAIN) == 2)
+        crawl_until(web, crawl, 20)
+        crawl.wait_until(lambda: crawl.log.count("policies.toml in force") == 2)
+        crawl.process.send_signal(signal.SIGHUP)
+        crawl.wait_until(lambda: crawl.log.count(READ_AGAIN) == 4)
+        crawl.wait_until(lambda: crawl.log.count("policies.toml in force") == 4)
+        crawl_until(web, crawl, 20)
+        assert "has died" not in crawl.log
+        state = json.loads(ask(f"{page_of(crawl.jobdir)}/api/v1/status")[1])["policies"]
+        assert re.fullmatch("1 sheet, [0-9a-f]{12} in force", state)
+        said = order(crawl.jobdir, "reload")
+        assert said.endswith("the log says what is found, at each of 2 processes")
+        crawl.interrupt()
+    assert crawl.ends == ["stopped"]
 
 
 def assert_a_bad_file_is_refused_as_by_one(crawl: NodeCrawl) -> None:

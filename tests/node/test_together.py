@@ -19,6 +19,7 @@ from krowlspider.node.figures import (
 def process(**status: Any) -> OneProcess:
     sums = ("queued", "deferred", "hosts", "due", "in_flight", "archive_mb")
     found = {**dict.fromkeys(sums, 0), "statuses": {}, "failed": {}, "paused": "", "seconds": 1.0}
+    found |= {"policies": ""}
     found |= status
     made = OneProcess()
     made.take(found, found["seconds"], own_counts(found))
@@ -53,6 +54,13 @@ def test_a_reason_names_the_processes_it_does_not_hold_for_all_of() -> None:
     assert reasons_of_all({"p1": "waits", "p2": "waits"}) == "waits"
     assert reasons_of_all({"p1": "", "p2": "waits"}) == "p2 waits"
     assert reasons_of_all({"p1": "", "p2": ""}) == ""
+
+
+def test_sheets_that_one_process_cannot_use_are_named() -> None:
+    states = ("1 sheet, 0a1b in force", "not in force: line 2: bad")
+    every = {name: process(policies=each) for name, each in zip(("p1", "p2"), states, strict=True)}
+    assert status_of_all(every)["policies"] == f"p1 {states[0]}; p2 {states[1]}"
+    assert status_of_all({"p1": every["p1"]})["policies"] == states[0]
 
 
 def test_hosts_are_sorted_over_all_processes() -> None:

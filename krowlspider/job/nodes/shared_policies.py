@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 HEAD = "head"
 # Bytes of a piece. Consul takes 512 KB for a whole transaction, which has it in base64.
 PIECE = 250_000
+# Seconds after which sheets that could not be used are tried again: a file that they name may have
+# come. Parsing 100,000 sheets takes seconds.
+AGAIN = 30.0
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -69,8 +72,10 @@ class SharedPolicies:
         self._wall = wall
         self._poll = poll
         self._own = (policies.written, policies.version)
-        # The order that this node has looked at last.
+        # The order that this node follows; and one that it could not, until when it is left alone.
         self._seen: Head | None = None
+        self._unusable: Head | None = None
+        self._again_at = 0.0
         policies.on_order = self._ordered
 
     def _ordered(self, version: Version) -> None:
@@ -93,7 +98,7 @@ class SharedPolicies:
         time, version = self._own
         if head is None or (time, version.digest) > head.order:
             await self._publish(Head(time, self._node, version.digest, 0), version, head)
-        elif head != self._seen:
+        elif head != self._seen and (head != self._unusable or self._wall() >= self._again_at):
             await self._adopt(head)
 
     async def _head(self) -> Head | None:
@@ -123,26 +128,21 @@ class SharedPolicies:
                 await self._keys.delete(f"{last.digest}/{number}")
 
     async def _adopt(self, head: Head) -> None:
-        is_start, self._seen = self._seen is None, head
         if head.digest == self._policies.version.digest:
+            self._seen = head
+            self._policies.cluster_fault = ""
             return
         pieces = [await self._keys.get(f"{head.digest}/{number}") for number in range(head.pieces)]
         if None in pieces:
             # A newer order has removed them since.
-            self._seen = None
             return
         packed = b"".join(piece for piece in pieces if piece is not None)
         try:
             version = await run_in_thread(self._parse, packed, head.digest)
         except (BadPolicies, zlib.error, ValueError) as error:
-            logger.error(
-                "The sheets of the cluster, given by node %s, are not in force here: %s: give them"
-                " again there",
-                head.node,
-                error,
-            )
+            self._refuse(head, error)
             return
-        if is_start:
+        if self._seen is None:
             logger.warning(
                 "KROWL_POLICIES: the file of this node is older than the sheets that node %s has"
                 " given: those of the cluster are in force; reload it to use it at all nodes",
@@ -150,7 +150,22 @@ class SharedPolicies:
             )
         else:
             logger.info("KROWL_POLICIES: node %s has given other sheets", head.node)
+        self._seen = head
         await run_in_thread(self._policies.use(version).dismantle)
+
+    def _refuse(self, head: Head, error: Exception) -> None:
+        """Keep the sheets in force, and say why; the log says it once for each order and reason."""
+        fault = f"the sheets of the cluster, given by node {head.node}: {error}"
+        if (head, fault) != (self._unusable, self._policies.cluster_fault):
+            self._policies.failed_count += 1
+            logger.error(
+                "The sheets of the cluster, given by node %s, are not in force here; the sheets"
+                " before them are: %s: mend it here (the next try is in %d s), or give"
+                " other sheets there",
+                *(head.node, error, AGAIN),
+            )
+        self._policies.cluster_fault = fault
+        self._unusable, self._again_at = head, self._wall() + AGAIN
 
     def _parse(self, packed: bytes, digest: str) -> Version:
         """Return the version in a compressed text.

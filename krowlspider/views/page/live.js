@@ -139,6 +139,10 @@ at("blocking").addEventListener("submit", (event) => {
   event.preventDefault();
   order(event.submitter.value, { name: at("blocked").value.trim() });
 });
+at("reloading").addEventListener("submit", (event) => {
+  event.preventDefault();
+  order("reload", {});
+});
 at("steering").addEventListener("submit", async (event) => {
   event.preventDefault();
   const [name, host] = [event.submitter.value, at("steering").dataset.host];
@@ -170,7 +174,9 @@ let report = "JOBDIR/reports/report.html";
 function showStatus(found) {
   const limit = found.of ? ` of ${number(found.of)}` : "";
   at("about").textContent = `${found.spider}, running for ${duration(found.seconds)}, in ${found.folder}`;
-  const faulty = found.policies.startsWith("not in force") ? found.policies : "";
+  const faulty = found.policies.includes("not in force: ") ? found.policies : "";
+  at("reloading").hidden = !found.policies;
+  at("sheets").textContent = found.policies;
   at("state").textContent = [found.paused, faulty].filter((text) => text).join("; ");
   folder = found.folder;
   report = found.report || `${folder}/reports/report.html`;

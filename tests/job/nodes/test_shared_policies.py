@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.membership import UnansweredError
-from krowlspider.job.nodes.shared_policies import HEAD, PIECE, SharedPolicies
+from krowlspider.job.nodes.shared_policies import AGAIN, HEAD, PIECE, SharedPolicies
 from krowlspider.job.site_policies import SitePolicies
 from tests.cluster.memory_keys import MemoryKeys
 
@@ -24,7 +24,8 @@ class Node:
     """A node with a file of its own, which was written at ``written``."""
 
     def __init__(self, folder: Path, keys: MemoryKeys, name: str, number: int, written: float):
-        self.path = folder / f"{name}.toml"
+        self.path = folder / name / "policies.toml"
+        self.path.parent.mkdir()
         self.path.write_text(SHEET.format(number))
         os.utime(self.path, (written, written))
         self.now = written
@@ -109,6 +110,45 @@ async def test_a_large_text_goes_in_pieces(tmp_path: Path) -> None:
     assert all(len(value) <= PIECE for value in keys.values.values())
 
 
+async def test_sheets_whose_file_is_missing_here_are_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Until then the sheets before them hold, and log and state say so."""
+    keys = MemoryKeys()
+    a, b = (Node(tmp_path, keys, name, 1, 100.0) for name in "ab")
+    await agree(a, b)
+    (tmp_path / "a" / "auth").write_text("user:password")
+    a.order(SHEET.format(3) + 'auth = "auth"\n', 200.0)
+    b.now = 200.0
+    assert await agree(a, b) == [3, 1]
+    missing = tmp_path / "b" / "auth"
+    assert b.policies.state() == (
+        f"not in force: the sheets of the cluster, given by node a: {b.path} line 5: auth:"
+        f" {missing} cannot be read: No such file or directory"
+    )
+    missing.write_text("user:password")
+    for b.now, depth in ((200.0 + AGAIN - 1, 1), (200.0 + AGAIN, 3)):
+        assert await agree(b) == [depth]
+    assert b.policies.state().endswith(" in force")
+    assert b.policies.fault == ""
+    assert caplog.text.count("are not in force here") == b.policies.failed_count == 1
+
+
+async def test_an_order_that_can_be_used_ends_the_fault(tmp_path: Path) -> None:
+    """That of sheets that are in force here already, and that of the node's own file."""
+    keys = MemoryKeys()
+    a, b = (Node(tmp_path, keys, name, 1, 100.0) for name in "ab")
+    await agree(a, b)
+    (tmp_path / "a" / "auth").write_text("user:password")
+    for time, (node, text) in enumerate([(a, SHEET.format(1)), (b, SHEET.format(2))]):
+        a.order(SHEET.format(3) + 'auth = "auth"\n', 200.0 + 2 * time)
+        await agree(a, b)
+        assert b.policies.fault != ""
+        node.order(text, 201.0 + 2 * time)
+        assert await agree(a, b) == [time + 1] * 2
+        assert b.policies.fault == ""
+
+
 @pytest.mark.parametrize("damage", ["head", "text", "checksum", "missing"])
 async def test_a_damaged_text_leaves_the_sheets(tmp_path: Path, damage: str) -> None:
     keys = MemoryKeys()
@@ -128,3 +168,5 @@ async def test_a_damaged_text_leaves_the_sheets(tmp_path: Path, damage: str) -> 
         del keys.values[piece]
     await nodes[1].shared.agree()
     assert nodes[1].depth == 1
+    # Without its head nothing tells of it, and a text that is missing has a newer order.
+    assert bool(nodes[1].policies.fault) == (damage in {"text", "checksum"})
