@@ -125,9 +125,10 @@ class _Paths(NamedTuple):
 
 class HostPolicies:
     """The sheets that cover a host. ``fixed`` is what holds for the host as a whole, but for
-    ``delay``: the longest of any path, in seconds; 0 for none."""
+    ``delay``: the longest of any path, in seconds; 0 for none. ``has_paths``: `of` depends on the
+    path. ``rewrites``: some of its URLs may be rewritten."""
 
-    __slots__ = ("_paths", "_sheets", "delay", "fixed")
+    __slots__ = ("_paths", "_sheets", "delay", "fixed", "has_paths", "rewrites")
 
     def __init__(self, sheets: _Sheets, paths: dict[str, list[Sheet]] | None = None):
         self._sheets = sheets
@@ -135,11 +136,8 @@ class HostPolicies:
         self._paths = None if paths is None else _in_order(sheets, paths)
         every = (self.fixed, *(() if self._paths is None else self._paths.policies))
         self.delay = max(policy.delay or 0.0 for policy in every)
-
-    @property
-    def has_paths(self) -> bool:
-        """Whether `of` depends on the path."""
-        return self._paths is not None
+        self.has_paths = self._paths is not None
+        self.rewrites = any(policy.rewrites for policy in every)
 
     def of(self, url: str) -> Policy:
         """Return what holds for a normalised URL of the host, or for a path with its query."""
