@@ -269,7 +269,9 @@ KEYS: dict[str, Key] = {
         " its Crawl-delay holds. It needs `permission`.",
     ),
     "permission": Key(
-        _text, "Who has permitted to override robots.txt, when and how. It is archived."
+        _text,
+        "Who has permitted to override robots.txt, when and how; in the sheet with `robots`, and"
+        " never without it. It is archived.",
     ),
 }
 # The keys that rewrite URLs.

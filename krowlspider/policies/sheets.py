@@ -149,9 +149,11 @@ class HostPolicies:
         """Return what decides a key for a URL or a path; None if no sheet does."""
         at = -1 if self._paths is None else self._find(self._paths, url)
         sheets = self._sheets if at < 0 or self._paths is None else self._paths.sheets[at]
+        # The permission that holds is that of the sheet whose ``robots`` does.
+        decider = "robots" if key == "permission" else key
         for sheet in reversed(sheets):
-            if key in sheet.values:
-                return Decided(sheet.name, sheet.line_of(key))
+            if decider in sheet.values:
+                return Decided(sheet.name, sheet.line_of(key)) if key in sheet.values else None
         return None
 
     @staticmethod
@@ -167,6 +169,8 @@ class HostPolicies:
 def _merged(sheets: Iterable[Sheet]) -> Policy:
     values: dict[str, Any] = {}
     for sheet in sheets:
+        if "robots" in sheet.values:
+            values.pop("permission", None)
         values |= sheet.values
     return Policy(**values) if values else _NONE
 
@@ -253,7 +257,12 @@ class Policies:
             name, _, prefix = rest.partition("/")
             self._put(self._paths.setdefault(name, {}), "/" + prefix, sheet, rest)
         else:
-            self._put(self._names if kind == "below" else self._hosts, rest, sheet, rest)
+            name = rest.removesuffix(":80").removesuffix(":443")
+            if kind == "host" and name != rest:
+                # The host at its default ports is one.
+                self._put(self._hosts, f"{name}:80", sheet, f"{name} at ports 80 and 443")
+            else:
+                self._put(self._names if kind == "below" else self._hosts, rest, sheet, rest)
 
     def _put(self, table: dict[Any, list[Sheet]], key: Any, sheet: Sheet, match: str) -> None:
         there = table.setdefault(key, [])
@@ -541,6 +550,9 @@ def _conflicts(values: dict[str, Any], delay_min: float) -> list[tuple[str, str]
     if values.get("robots") == "override" and "permission" not in values:
         way = 'write permission = "who, when, how" in the same sheet'
         found.append(("robots", f"robots = 'override' needs it in writing: {way}"))
+    if "permission" in values and values.get("robots") != "override":
+        way = "write robots = 'override' in the same sheet, or leave it out"
+        found.append(("permission", f"permission is for robots = 'override': {way}"))
     return found
 
 
