@@ -183,7 +183,7 @@ class SitePolicies:
 
         ``is_given``: a person named them, so ``include`` does not hold. ``is_beyond``: they are
         deeper than the crawl's own depth. The words are those of ``reasons``, and depth,
-        sheet_exclude, sheet_include, max_pages, max_bytes, max_seconds.
+        sheet_depth, sheet_exclude, sheet_include, max_pages, max_bytes, max_seconds.
         """
         made: list[str | None] = []
         is_page = not is_requisite
@@ -202,7 +202,7 @@ class SitePolicies:
                 continue
             policy = found.of(url) if found.has_paths else found.fixed
             if is_beyond if policy.depth is None else depth > policy.depth:
-                made.append("depth")
+                made.append("depth" if policy.depth is None else "sheet_depth")
                 continue
             if reason is None and (policy.exclude or policy.include):
                 reason = policy.refusal(url, is_page=is_page, is_given=is_given) or None  # noqa: PLW2901
@@ -224,7 +224,7 @@ class SitePolicies:
             return ""
         policy, is_page = found.of(entry.url), not (entry.request and entry.file)
         if policy.depth is not None and entry.depth > policy.depth:
-            return "depth"
+            return "sheet_depth"
         refused = policy.refusal(entry.url, is_page=is_page, is_given=entry.is_seed)
         is_new = is_page and not entry.is_again
         return refused or self._quotas.refusal(found, host.name, entry.url, is_page=is_new)

@@ -11,6 +11,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections import OrderedDict
+from dataclasses import replace
 from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from itertools import chain
@@ -146,15 +147,28 @@ class HostPolicies:
         return self._paths.policies[at]
 
     def why(self, url: str, key: str) -> Decided | None:
-        """Return what decides a key for a URL or a path; None if no sheet does."""
-        at = -1 if self._paths is None else self._find(self._paths, url)
-        sheets = self._sheets if at < 0 or self._paths is None else self._paths.sheets[at]
+        """Return what decides a key for a URL or a path; None if no sheet does. Of ``delay``, it is
+        the sheet with the longest of any path."""
+        sheets = self._slowest() if key == "delay" else self._sheets_of(url)
         # The permission that holds is that of the sheet whose ``robots`` does.
         decider = "robots" if key == "permission" else key
         for sheet in reversed(sheets):
             if decider in sheet.values:
                 return Decided(sheet.name, sheet.line_of(key)) if key in sheet.values else None
         return None
+
+    def _sheets_of(self, url: str) -> _Sheets:
+        if self._paths is None or (at := self._find(self._paths, url)) < 0:
+            return self._sheets
+        return self._paths.sheets[at]
+
+    def _slowest(self) -> _Sheets:
+        """Return the sheets of the first path with the delay of the host."""
+        paths = self._paths
+        if paths is None or self.fixed.delay == self.delay:
+            return self._sheets
+        ways = zip(paths.policies, paths.sheets, strict=True)
+        return next((each for policy, each in ways if policy.delay == self.delay), self._sheets)
 
     @staticmethod
     def _find(paths: _Paths, url: str) -> int:
@@ -319,7 +333,7 @@ class Policies:
         if (found := self.of_host(host_of(url), address)) is None:
             return []
         keys = ((key, found.why(url, key)) for key in KEYS)
-        policy = found.of(url)
+        policy = replace(found.of(url), delay=found.delay)
         return [
             f"{key} = {_shown(getattr(policy, key))}: sheet {why.sheet}, line {why.line}"
             for key, why in keys
