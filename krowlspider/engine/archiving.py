@@ -17,11 +17,11 @@ from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.utils.misc import load_object
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write.records import RecordIds
 from krowlspider.archive.write.writer import WarcWriter
-from krowlspider.config.guarantees import refuse_unarchived
 from krowlspider.engine.handler import capture_of, headers_of, proxy_of, response_of
 from krowlspider.errors import SettingsError
 from krowlspider.fetch.errors import FetchError, LoopClock
@@ -127,7 +127,14 @@ class Opening:
     """
 
     def __init__(self, crawler: Crawler):
-        refuse_unarchived(crawler.settings)
+        # An add-on after KrowlArchive may have set them.
+        handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
+        for scheme in ("http", "https"):
+            if load_object(handlers[scheme]) is not ArchivingHandler:
+                raise SettingsError(
+                    f"DOWNLOAD_HANDLERS has {handlers[scheme]!r} for {scheme}, which archives"
+                    " nothing: remove it, also from the other add-ons, or the add-on KrowlArchive"
+                )
         try:
             _Archive.of(crawler)
         except (ArchiveError, OSError) as error:

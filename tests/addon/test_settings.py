@@ -308,12 +308,12 @@ def test_archive_alone_leaves_the_rest_of_scrapy() -> None:
 
 
 class OtherHandler(Changes):
-    changes: ClassVar = {"DOWNLOAD_HANDLERS": {"https": "shop.Handler"}}
+    changes: ClassVar = {"DOWNLOAD_HANDLERS": {"https": "tests.addon.test_settings.Changes"}}
 
 
 def test_archive_alone_refuses_the_handler_of_a_later_add_on() -> None:
     settings = applied(project(ADDONS={KrowlArchive: 100, OtherHandler: 200}))
-    with pytest.raises(SettingsError, match=r"'shop\.Handler' for https, which archives nothing"):
+    with pytest.raises(SettingsError, match=r"Changes' for https, which archives nothing"):
         Opening.from_crawler(Crawler(Spider, settings))
 
 
