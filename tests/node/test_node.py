@@ -56,16 +56,16 @@ class NodeCrawl(Crawl):
     def pid(self, process: str) -> int:
         return int((self.jobdir / process / "lock").read_text())
 
-    def has_begun(self, process: str) -> bool:
-        return (self.jobdir / process / "lock").exists()
+    @property
+    def children(self) -> list[str]:
+        pid = self.process.pid
+        return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
     @property
     def redis(self) -> int:
         """The process of its private Redis."""
-        pid = self.process.pid
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         (found,) = (
-            int(each) for each in children if "redis" in Path(f"/proc/{each}/comm").read_text()
+            int(each) for each in self.children if "redis" in Path(f"/proc/{each}/comm").read_text()
         )
         return found
 
@@ -254,8 +254,8 @@ def test_sighup_reads_the_sheets_of_all_processes_again(tmp_path: Path) -> None:
     with MockWeb(graph=GRAPH) as web:
         more = {"PROMETHEUS_PORT": 0, "KROWL_POLICIES": sheets, "LOG_LEVEL": "INFO"}
         crawl = node_crawl(web, tmp_path, 2, KROWL_DELAY_MIN=2, **more)
-        # A process that gets it while it starts would die of it.
-        crawl.start().wait_until(lambda: all(map(crawl.has_begun, ("p1", "p2"))))
+        # A process that gets it while it starts would die of it: Redis and both have just begun.
+        crawl.start().wait_until(lambda: len(crawl.children) == 3)
         crawl.process.send_signal(signal.SIGHUP)
         crawl.wait_until(lambda: crawl.log.count(READ_AGAIN) == 2)
         crawl_until(web, crawl, 20)
