@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy.settings import SETTINGS_PRIORITIES, default_settings
 from scrapy.utils.misc import load_object
+from scrapy.utils.python import global_object_name
 from scrapy.utils.reactor import is_reactor_installed
 
-from krowlspider.config.guarantees import LOAD_ERRORS
+from krowlspider.config.guarantees import ARCHIVING, LOAD_ERRORS, refuse_unarchived
 from krowlspider.config.log import keep_out_of_logs, name_spider
 from krowlspider.config.validation import KNOWN, name_jobdir, validate
 from krowlspider.errors import SettingsError
@@ -69,6 +70,7 @@ class Krowl:
     def update_settings(self, settings: Settings) -> None:
         """:raises SettingsError: as `validate`"""
         self.update_pre_crawler_settings(settings)
+        _refuse_several(settings)
         keep_out_of_logs()
         self.check(settings)
         name_jobdir(settings, self._spider)
@@ -106,7 +108,8 @@ class KrowlFrontier(Krowl):
     }
 
 
-_ARCHIVING = "krowlspider.engine.archiving.ArchivingHandler"
+# An extension: what is wrong with the archive ends the start there, and in a handler it would not.
+_OPENING = "krowlspider.engine.archiving.Opening"
 
 
 class KrowlArchive(Krowl):
@@ -117,21 +120,16 @@ class KrowlArchive(Krowl):
         "KROWL_WARC_REVISIT": False,
         "DOWNLOAD_HANDLERS_BASE": {
             **default_settings.DOWNLOAD_HANDLERS_BASE,
-            **dict.fromkeys(_SCHEMES, _ARCHIVING),
+            **dict.fromkeys(_SCHEMES, ARCHIVING),
         },
+        "EXTENSIONS_BASE": {**default_settings.EXTENSIONS_BASE, _OPENING: 0},
     }
 
     @staticmethod
     def check(settings: BaseSettings) -> None:
         """:raises SettingsError: as `validate`, or pages would not be archived"""
         validate(settings, frozenset({*KNOWN, "TWISTED_REACTOR", "TWISTED_REACTOR_ENABLED"}))
-        for scheme in _SCHEMES:
-            found = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
-            if found != _ARCHIVING:
-                raise SettingsError(
-                    f"DOWNLOAD_HANDLERS has {found!r} for {scheme}, which archives nothing: remove"
-                    " it, or the add-on KrowlArchive"
-                )
+        refuse_unarchived(settings)
 
 
 def _is_flat(settings: BaseSettings) -> bool:
@@ -164,6 +162,15 @@ def profile_of(settings: BaseSettings) -> type[Krowl] | None:
 def has_frontier(settings: BaseSettings) -> bool:
     """Return whether the crawls of a project have a frontier, or would have one by `fill_in`."""
     return not issubclass(profile_of(settings) or Krowl, KrowlArchive)
+
+
+def _refuse_several(settings: BaseSettings) -> None:
+    """:raises SettingsError: ADDONS has several of these add-ons"""
+    orders = settings.getdict("ADDONS").items()
+    found = [_profile(addon) for addon, order in orders if order is not None]
+    names = sorted({global_object_name(each) for each in found if each})
+    if len(names) > 1:
+        raise SettingsError(f"ADDONS has {' and '.join(names)}, of which one can hold: keep one")
 
 
 def without_profiles(settings: BaseSettings) -> dict[Any, Any]:

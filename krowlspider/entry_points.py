@@ -9,9 +9,10 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy.commands import ScrapyCommand
+from scrapy.settings import BaseSettings
 from scrapy.utils.conf import closest_scrapy_cfg
 
 from krowlspider.errors import prepare_command
@@ -63,7 +64,8 @@ def _profile() -> str:
     Nothing is imported, so a subclass must stand there as a class, not as its path.
     """
     module = sys.modules.get(os.environ.get("SCRAPY_SETTINGS_MODULE", ""))
-    addons: dict[Any, Any] = getattr(module, "ADDONS", None) or {}
+    # JSON and pairs are valid too.
+    addons: BaseSettings = BaseSettings(getattr(module, "ADDONS", None))
     for addon, order in addons.items():
         if isinstance(addon, str):
             paths = [addon]

@@ -316,3 +316,17 @@ def _dechunk(message: bytes, position: int) -> bytes:
             break
         position = line_end.end()
     return b"".join(chunks)
+
+
+def trailers_of(message: bytes | memoryview, position: int) -> int:
+    """Return where the trailers of a message begin whose chunks begin at ``position``; its length
+    if its last chunk has not come."""
+    while size := _CHUNK_SIZE.match(message, position):
+        length = int(size[1], 16)
+        if not length:
+            return size.end()
+        line_end = _CHUNK_END.match(message, size.end() + length)
+        if line_end is None:
+            break
+        position = line_end.end()
+    return len(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ _NOT_TAKEN = {
     "PLAYWRIGHT_CONNECT_URL": "a browser that runs elsewhere does not use the crawl's proxy",
     "PLAYWRIGHT_CONTEXTS": "each page has a context of its own, see playwright_context_kwargs",
 }
+# Flags by which Chromium would go round the proxy.
+_ROUND_THE_PROXY = ("--proxy-", "--no-proxy", "--host-rules", "--host-resolver-rules")
 # Of ``playwright_context_kwargs`` of a request: the crawl sets these, or they would keep what one
 # page has got for the next.
 NOT_OF_PAGES = frozenset(
@@ -40,6 +43,12 @@ NOT_OF_PAGES = frozenset(
         *("user_data_dir", "record_har_path", "record_video_dir"),
     }
 )
+
+
+def _is_new(record: logging.LogRecord) -> bool:
+    """Return whether scrapy-playwright logs more than a page that failed, which has a line of ours
+    already, without the traceback of its driver."""
+    return not str(record.msg).startswith("Closing page due to failed request")
 
 
 def faults(settings: BaseSettings) -> list[str]:
@@ -52,7 +61,22 @@ def faults(settings: BaseSettings) -> list[str]:
     kind = settings.get("PLAYWRIGHT_BROWSER_TYPE") or "chromium"
     if kind != "chromium":
         found.append(f"PLAYWRIGHT_BROWSER_TYPE is {kind!r}: KROWL_BROWSER drives only chromium")
-    if "proxy" in settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS"):
+    try:
+        options = settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS")
+    except (TypeError, ValueError):
+        given = settings.get("PLAYWRIGHT_LAUNCH_OPTIONS")
+        return [*found, f"PLAYWRIGHT_LAUNCH_OPTIONS={given!r} is no dict: give a JSON object"]
+    args = options.get("args", [])
+    if not isinstance(args, list | tuple) or not all(isinstance(arg, str) for arg in args):
+        found.append(f"args of PLAYWRIGHT_LAUNCH_OPTIONS is {args!r}: give a list of strings")
+    else:
+        found += [
+            f"PLAYWRIGHT_LAUNCH_OPTIONS has {arg!r}: the browser fetches through the crawl alone."
+            " Remove it"
+            for arg in args
+            if arg.startswith(_ROUND_THE_PROXY)
+        ]
+    if "proxy" in options:
         found.append(
             "PLAYWRIGHT_LAUNCH_OPTIONS has a proxy: the browser fetches through the crawl. Remove"
             " it, and name a proxy in the environment or in the meta of a request"
@@ -71,6 +95,7 @@ def handler_of(crawler: Crawler, *, pin: str, timeout: float) -> BaseDownloadHan
     if found := faults(crawler.settings):
         raise SettingsError(found[0])
     module = need("scrapy_playwright.handler", "browser")
+    logging.getLogger("scrapy-playwright").addFilter(_is_new)
     settings = crawler.settings.copy()
     settings.frozen = False
     own = settings.getdict("PLAYWRIGHT_LAUNCH_OPTIONS")

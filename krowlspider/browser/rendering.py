@@ -16,7 +16,7 @@ from krowlspider.browser.launching import context_of, handler_of, send_through
 from krowlspider.browser.proxy import BrowserProxy
 from krowlspider.browser.subrequests import Subrequests, Visit
 from krowlspider.engine.scheduler import Scheduler
-from krowlspider.errors import error_text
+from krowlspider.errors import data_size, error_text
 from krowlspider.internals.engine import call_when_over, is_closing
 from krowlspider.job.answers.retries import RENDERED
 from krowlspider.job.crawls import job_of
@@ -36,6 +36,14 @@ logger = logging.getLogger(__name__)
 _MORE = 60.0
 # Seconds between two looks whether a page that loads has time left.
 _LOOK = 0.5
+# Seconds for a page to give up what it waits for: one whose scripts never end does not.
+_STOP = 10.0
+# The status and the type of the document that is shown, which a script may have put in the place of
+# the page.
+_SHOWN = """() => [
+    performance.getEntriesByType("navigation")[0]?.responseStatus || 200, document.contentType
+]"""
+_HTML = frozenset({"text/html", "application/xhtml+xml"})
 # Meta keys in which scrapy-playwright leaves something for the callback.
 _FOR_CALLBACK = ("playwright_page", "playwright_security_details")
 # Failed pages that are named in the log.
@@ -177,6 +185,7 @@ class Renderer:
             "playwright_page_methods": [
                 page_method(self._settled),
                 *(methods.values() if isinstance(methods, dict) else methods),
+                page_method(_check_shown),
             ],
         }
         return Request(request.url, meta={**meta, **own})
@@ -196,19 +205,28 @@ class Renderer:
         finally:
             idle.cancel()
         self._count("krowl/browser/cut_count")
-        await page.evaluate("window.stop()")
+        await _evaluate(page, "window.stop()")
+        # scrapy-playwright waits for the load of a page after each method. It never comes now.
+        page.wait_for_load_state = _loaded
 
     def _failed(self, request: Request, error: Exception, in_flight: InFlight) -> None:
         if not self._crawler.stats.get_value("playwright/browser_count"):
             in_flight.stays = True
             self._job.stop_for(f"KROWL_BROWSER: Chromium cannot be started: {_line(error)}")
             raise IgnoreRequest(f"{request} is not read: the crawl ends") from error
-        self._count("krowl/browser/page_failed_count/error")
+        if isinstance(error, _NoPageError):
+            self._stays(request, "answer", str(error))
+        elif isinstance(error, TimeoutError):
+            self._stays(request, "error", "the browser cannot read it in time")
+        else:
+            self._stays(request, "error", f"the browser failed: {_line(error)}")
+
+    def _stays(self, request: Request, reason: str, why: str) -> None:
+        """Count and name a page that stays as it was fetched."""
+        self._count(f"krowl/browser/page_failed_count/{reason}")
         self._named += 1
         if self._named <= _NAMED:
-            logger.warning(
-                "%s stays as it was fetched: the browser failed: %s", request, _line(error)
-            )
+            logger.warning("%s stays as it was fetched: %s", request, why)
 
     def _handed_on(
         self, request: Request, response: Response, rendered: Response, in_flight: InFlight
@@ -216,8 +234,11 @@ class Renderer:
         """Archive what the page has become, and return it."""
         html = rendered.text.encode() if isinstance(rendered, HtmlResponse) else b""
         url = normalise(rendered.url)
-        if url is None or not html or len(html) > self._max_size:
-            self._count(f"krowl/browser/page_failed_count/{'size' if url and html else 'url'}")
+        if url is None or not html:
+            self._stays(request, "url", f"the browser shows {rendered.url[:200]}")
+            return response
+        if len(html) > self._max_size:
+            self._stays(request, "size", f"it has {data_size(len(html))} in the browser")
             return response
         self._count("krowl/browser/page_count")
         identity = request.meta.get("krowl_warc_id")
@@ -264,6 +285,35 @@ class Renderer:
         await asyncio.gather(*self._ending)
         await self._browser.close()
         await self._proxy.close()
+
+
+class _NoPageError(Exception):
+    """The browser shows something else than an HTML page with status 2xx."""
+
+
+async def _evaluate(page: Any, script: str) -> Any:
+    """Return what a script finds, in the next document if the page moves there meanwhile.
+
+    :raises TimeoutError: the scripts of the page leave no time for it
+    """
+    async with asyncio.timeout(_STOP):
+        while True:
+            try:
+                return await page.evaluate(script)
+            except Exception as error:
+                if "context was destroyed" not in str(error):
+                    raise
+
+
+async def _check_shown(page: Any) -> None:
+    """:raises _NoPageError: it shows none"""
+    status, kind = await _evaluate(page, _SHOWN)
+    if not 200 <= status < 300 or kind not in _HTML:
+        raise _NoPageError(f"the browser shows {page.url[:200]}, status {status}, {kind}")
+
+
+async def _loaded(*_: Any, **__: Any) -> None:
+    """Wait for no load."""
 
 
 async def _idle(page: Any) -> None:

@@ -31,6 +31,8 @@ KEPT_BYTES = 64 * 1024 * 1024
 _KEPT_SIZE = 4 * 1024 * 1024
 KEPT_SECONDS = 600.0
 _KEPT_KINDS = frozenset({b"style", b"script", b"font", b"image"})
+# Without TLS the browser does not say what a file is for.
+_KEPT_TYPES = (b"text/css", b"text/javascript", b"application/javascript", b"font/", b"image/")
 _NOT_KEPT = (b"no-store", b"no-cache", b"private", b"max-age=0")
 
 # Headers of the browser that no request gets: those of its connection to the proxy, those that the
@@ -112,9 +114,11 @@ class KeptFiles:
 def _may_keep(ask: Ask, answer: Answer) -> bool:
     if answer.status != HTTPStatus.OK or ask.method != "GET":
         return False
-    if ask.value(b"sec-fetch-dest") not in _KEPT_KINDS:
-        return False
     values = {name: value.lower() for name, value in answer.headers}
+    kind = ask.value(b"sec-fetch-dest")
+    media_type = values.get(b"content-type", b"")
+    if not (kind in _KEPT_KINDS if kind else media_type.startswith(_KEPT_TYPES)):
+        return False
     vary = {each.strip() for each in values.get(b"vary", b"").split(b",")}
     return not (
         b"set-cookie" in values

@@ -328,7 +328,7 @@ dupefilter = component("krowlspider.engine.dupefilter.DupeFilter", "asks the see
 downloader = component(
     "krowlspider.engine.downloader.Downloader", "fetches only what the scheduler has popped"
 )
-reactor = text(re.escape(_REACTOR), f"is not {_REACTOR}")
+reactor = text(re.escape(_REACTOR), f"is not {_REACTOR}: leave it out")
 # RFC 9309, section 2.2.1.
 product_token = text(r"[A-Za-z_-]+", "is not a product token: letters, '_' and '-'")
 # RFC 9110, section 15.

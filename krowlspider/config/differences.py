@@ -72,18 +72,18 @@ def differences(settings: Settings, spider: type[Spider], *, frontier: bool) -> 
 
 
 def _of_packages(settings: BaseSettings) -> Iterator[str]:
-    named = {_path(settings[name]) for name in ("SCHEDULER", "DUPEFILTER_CLASS")}
+    named = {component_path(settings[name]) for name in ("SCHEDULER", "DUPEFILTER_CLASS")}
     if any(path.startswith("scrapy_redis.") for path in named):
         yield _REDIS
     handlers = settings.getwithbase("DOWNLOAD_HANDLERS").values()
-    if any(_path(each).startswith("scrapy_playwright.") for each in handlers if each):
+    if any(component_path(each).startswith("scrapy_playwright.") for each in handlers if each):
         yield _PLAYWRIGHT
     if settings.getbool("AUTOTHROTTLE_ENABLED"):
         yield _AUTOTHROTTLE
     if settings.getbool("HTTPCACHE_ENABLED"):
         yield _HTTPCACHE
     for component, order in settings.getdict("DOWNLOADER_MIDDLEWARES").items():
-        path = _path(component)
+        path = component_path(component)
         is_on = order is not None and not path.startswith("scrapy.")
         if is_on and "useragent" in path.lower():
             yield f"{path} {_USER_AGENTS}"
@@ -95,5 +95,5 @@ def _of_packages(settings: BaseSettings) -> Iterator[str]:
         )
 
 
-def _path(component: Any) -> str:
+def component_path(component: Any) -> str:
     return component if isinstance(component, str) else global_object_name(component)

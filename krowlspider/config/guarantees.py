@@ -8,6 +8,7 @@ from scrapy.settings import SETTINGS_PRIORITIES, BaseSettings
 from scrapy.utils.misc import load_object
 from scrapy.utils.python import global_object_name
 
+from krowlspider.errors import SettingsError
 from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES
 
 if TYPE_CHECKING:
@@ -143,7 +144,26 @@ def missing(settings: BaseSettings) -> list[str]:
 
     This loads the components that the settings name, for which a reactor must be installed.
     """
-    return [*_components(settings), *_handlers(settings)]
+    return [*_components(settings), *_second_robots(settings), *_handlers(settings)]
+
+
+_SCRAPYS_ROBOTS = "scrapy.downloadermiddlewares.robotstxt.RobotsTxtMiddleware"
+
+
+def _second_robots(settings: BaseSettings) -> Iterator[str]:
+    """Its request would wait for the page that waits for it: a host has one request in flight."""
+    name = "DOWNLOADER_MIDDLEWARES"
+    for component, order in settings.getwithbase(name).items():
+        try:
+            is_second = order is not None and is_derived(component, _SCRAPYS_ROBOTS)
+        except LOAD_ERRORS:
+            # The check of the other components names it.
+            continue
+        if is_second and settings.getbool("ROBOTSTXT_OBEY"):
+            yield (
+                f"{name} has {_path(component)}, whose requests for robots.txt would wait for their"
+                " own pages for ever: remove it; robots.txt is asked before each page without it"
+            )
 
 
 def _components(settings: BaseSettings) -> Iterator[str]:
@@ -205,6 +225,23 @@ def _handlers(settings: BaseSettings) -> Iterator[str]:
                 f"DOWNLOAD_HANDLERS has {handler!r} for {scheme}, which is not derived from"
                 f" {HANDLER}, so pages would not be archived and private addresses not refused:"
                 f" remove {scheme} from it, and any DOWNLOAD_HANDLERS_BASE of your own"
+            )
+
+
+ARCHIVING = "krowlspider.engine.archiving.ArchivingHandler"
+
+
+def refuse_unarchived(settings: BaseSettings) -> None:
+    """Refuse a crawl of KrowlArchive whose pages another handler fetches.
+
+    :raises SettingsError: as said, with the way out
+    """
+    for scheme in ("http", "https"):
+        found = settings.getwithbase("DOWNLOAD_HANDLERS").get(scheme)
+        if found is None or _path(found) != ARCHIVING:
+            raise SettingsError(
+                f"DOWNLOAD_HANDLERS has {found!r} for {scheme}, which archives nothing: remove it,"
+                " also from the other add-ons, or the add-on KrowlArchive"
             )
 
 

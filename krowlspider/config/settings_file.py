@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,11 @@ if TYPE_CHECKING:
 ADDON = "krowlspider.addon.Krowl"
 ENTRY = f'"{ADDON}": 100'
 LINE = f"ADDONS = {{{ENTRY}}}"
+# Where ADDONS has come from elsewhere, such as an import.
+FURTHER_LINE = f"ADDONS = {{**ADDONS, {ENTRY}}}"
 _HEAD = "# A polite and durable crawl, archived as WARC: `scrapy krowl init` says what differs."
+
+_NEWLINE = r"\r\n|\r|\n"
 
 
 class UneditableError(ValueError):
@@ -24,34 +29,41 @@ def assignment(name: str, value: str) -> str:
     return f"{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
-def edited(text: str, values: Mapping[str, str], *, addon: bool) -> str:
+def edited(text: str, values: Mapping[str, str], *, addon: str = "") -> str:
     """Return the text of a settings module with further settings, all of them text.
 
-    With ``addon``, ADDONS gets the add-on too. Nothing else changes. The line breaks are those of
-    the text.
+    With ``addon``, ADDONS gets the add-on too: by that line, if the text does not assign ADDONS.
+    Nothing else changes. The line breaks are those of the text.
 
     :raises UneditableError: ADDONS is no plain dictionary that the text assigns once
     """
-    lines = text.replace("\r\n", "\n").split("\n")
+    lines = re.findall(rf"[^\r\n]*(?:{_NEWLINE})|[^\r\n]+", text)
+    found = re.search(_NEWLINE, text)
+    newline = found[0] if found else "\n"
+    if lines and not re.search(rf"(?:{_NEWLINE})\Z", lines[-1]):
+        lines[-1] += newline
     added = [assignment(*each) for each in values.items()]
-    statement = _assigned(lines) if addon else None
+    statement = _assigned(text) if addon else None
     if statement is None:
         while lines and not lines[-1].strip():
             lines.pop()
-        lines += ["", "", *([_HEAD, LINE] if addon else []), *added, ""]
+        lines += [
+            f"{line}{newline}" for line in ("", "", *([_HEAD, addon] if addon else []), *added)
+        ]
     else:
-        assert statement.end_lineno
-        lines[statement.end_lineno : statement.end_lineno] = added
-        _enter(lines, statement.value)
-    return ("\r\n" if "\r\n" in text else "\n").join(lines)
+        end = statement.end_lineno
+        assert end
+        lines[end:end] = [f"{line}{newline}" for line in added]
+        _enter(lines, statement.value, newline)
+    return "".join(lines)
 
 
-def _assigned(lines: list[str]) -> ast.Assign | ast.AnnAssign | None:
+def _assigned(text: str) -> ast.Assign | ast.AnnAssign | None:
     """Return the statement that sets ADDONS; None if the text has none.
 
     :raises UneditableError: it is not a plain one of the module, or ADDONS is named again
     """
-    tree = ast.parse("\n".join(lines))
+    tree = ast.parse(text)
     named = [
         node.lineno for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "ADDONS"
     ]
@@ -67,7 +79,7 @@ def _assigned(lines: list[str]) -> ast.Assign | ast.AnnAssign | None:
     raise UneditableError(f"line {named[0]} sets ADDONS only in some cases, or not ADDONS alone")
 
 
-def _enter(lines: list[str], value: ast.expr | None) -> None:
+def _enter(lines: list[str], value: ast.expr | None, newline: str) -> None:
     """Put the add-on first into the dictionary of ADDONS.
 
     :raises UneditableError: it is not written as {...}
@@ -87,4 +99,4 @@ def _enter(lines: list[str], value: ast.expr | None) -> None:
     else:
         below = lines[first.lineno - 1]
         indent = below[: len(below) - len(below.lstrip())]
-        lines.insert(index + 1, f"{indent}{ENTRY},")
+        lines.insert(index + 1, f"{indent}{ENTRY},{newline}")

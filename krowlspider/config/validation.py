@@ -403,7 +403,7 @@ def problem(settings: BaseSettings, name: str) -> str | None:
     if value is None:
         # Scrapy's getters would read None as 0.
         optional = name in SCRAPYS or ROWS[name].may_be_none
-        return None if optional else f"{name} is None: it must have a value"
+        return None if optional else f"{name} is None: give a value, or leave it out"
     fault = CHECKERS[name](settings, name)
     if fault is None:
         return None
@@ -457,11 +457,6 @@ def _contradictions(settings: BaseSettings) -> list[str]:
         found.append(
             "KROWL_BROWSER is True, and KROWL_CONSUL is set: other nodes own the hosts of what a"
             " page asks for. Use the browser in a crawl of one process"
-        )
-    if settings.getbool("KROWL_INDEXNOW") and not settings.getbool("PROMETHEUS_ENABLED"):
-        found.append(
-            "KROWL_INDEXNOW is True, and PROMETHEUS_ENABLED is False: submissions come by the"
-            " address of the metrics"
         )
     if settings["KROWL_CONSUL"] and not settings["REDIS_URL"]:
         found.append(

@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 from scrapy import signals
 from scrapy.core.downloader.handlers.base import BaseDownloadHandler
+from scrapy.utils.misc import load_object
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.write.records import RecordIds
@@ -117,6 +118,32 @@ def _folder_of(crawler: Crawler) -> Path:
     if settings["JOBDIR"]:
         return Path(settings["JOBDIR"]) / "warc"
     raise SettingsError("KROWL_WARC_DIR is not set: give the folder of the WARC files, or JOBDIR")
+
+
+class Opening:
+    """Extension: open the archive before Scrapy opens its queue.
+
+    Of a handler that cannot be made Scrapy only logs the error: each request would fail.
+    """
+
+    def __init__(self, crawler: Crawler):
+        # An add-on after KrowlArchive may have set them.
+        handlers = crawler.settings.getwithbase("DOWNLOAD_HANDLERS")
+        for scheme in ("http", "https"):
+            if load_object(handlers[scheme]) is not ArchivingHandler:
+                raise SettingsError(
+                    f"DOWNLOAD_HANDLERS has {handlers[scheme]!r} for {scheme}, which archives"
+                    " nothing: remove it, also from the other add-ons, or the add-on KrowlArchive"
+                )
+        try:
+            _Archive.of(crawler)
+        except (ArchiveError, OSError) as error:
+            raise SettingsError(f"{_folder_of(crawler)} cannot be written: {error}") from error
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Opening:
+        """:raises SettingsError: pages would not be archived"""
+        return cls(crawler)
 
 
 class ArchivingHandler(BaseDownloadHandler):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from inspect import isawaitable
+from inspect import isawaitable, iscoroutine
+from itertools import islice
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import counted
+from krowlspider.hooks.words import HookError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +23,9 @@ SLOW, HELD = 0.05, 2.0
 # Bad calls after which a hook is cut off. A good call makes good for so much of a bad one: with
 # less than 2 % of bad calls a hook stays.
 BAD_MAX, FORGIVEN = 20.0, 0.02
+
+# What is not of a hook: Ctrl-C, and the end of the coroutine that calls it.
+_OURS = (KeyboardInterrupt, GeneratorExit)
 
 
 class Call:
@@ -59,11 +64,44 @@ class Call:
         begun = self._clock()
         try:
             found = self._method(*args)
-        except Exception as error:  # noqa: BLE001 - of a user: counted and named
+            if iscoroutine(found):
+                found.close()
+                raise HookError("it is a coroutine: where it is called nothing can wait")
+        except _OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - of a user: counted and named
             self.failed(error)
             return None
         self._took(self._clock() - begun)
         return found
+
+    def verdict(self, found: Any) -> bool | None:
+        """Return an answer if it is True or False, else None. Other answers than None are counted
+        as failed."""
+        if found is None or found is True or found is False:
+            return found
+        self.failed(HookError(f"{found!r:.100} is neither True nor False nor None"))
+        return None
+
+    def items(self, found: Iterable[Any], most: int) -> list[Any] | None:
+        """Return the items of an answer; None if they are too many. A generator runs here, and what
+        it raises is counted as of the hook."""
+        begun = self._clock()
+        try:
+            if isinstance(found, str | bytes):
+                raise HookError("its answer is a list: return [url]")
+            items = list(islice(found, most + 1))
+            if len(items) > most:
+                raise HookError(f"its answer has more items than {most:,}")
+        except _OURS:
+            raise
+        except BaseException as error:  # noqa: BLE001 - of a user
+            self.failed(error)
+            return None
+        seconds = self._clock() - begun
+        if seconds > SLOW and not self._may_hold:
+            self._is_slow(f"one call held the event loop for {seconds:.2f} s", seconds)
+        return items
 
     async def answer(self, *args: Any) -> Any:
         """Return the answer of a plain function or of a coroutine."""
@@ -76,7 +114,12 @@ class Call:
             if isawaitable(found):
                 async with asyncio.timeout(self._timeout) as limit:
                     found = await found
-        except Exception as error:  # noqa: BLE001 - of a user: counted and named
+        except _OURS:
+            raise
+        except BaseException as error:
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
             if limit is not None and limit.expired():
                 self._is_slow(f"no answer within {self._timeout:g} s")
             else:
@@ -85,7 +128,7 @@ class Call:
         self._took(took)
         return found
 
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Count a call that raised, or an answer that cannot be used."""
         self.failures += 1
         self._count(f"krowl/hooks/failed_count/{self.name}")

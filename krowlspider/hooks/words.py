@@ -119,7 +119,23 @@ SKIP = False
 
 class Enqueued(Future[int]):
     """How many URLs were new, once all are on disk. Await it in a coroutine, or call ``result()``
-    in a thread that is not the crawl's."""
+    in a thread that is not the crawl's.
+
+    ``loop`` is that of the crawl.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop):
+        super().__init__()
+        self._loop = loop
+
+    def result(self, timeout: float | None = None) -> int:
+        """Wait, and return how many URLs were new.
+
+        :raises HookError: the crawl waits for itself
+        """
+        if not self.done() and asyncio._get_running_loop() is self._loop:
+            raise HookError("result() in the crawl's own thread waits for ever: await enqueue()")
+        return super().result(timeout)
 
     def __await__(self) -> Generator[Any, None, int]:
         return asyncio.wrap_future(self).__await__()

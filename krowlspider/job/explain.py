@@ -14,6 +14,7 @@ from krowlspider.frontier.admin.view import LOOKED_AT, Reason
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.frontier.pages.rows import PageRows
+from krowlspider.frontier.quotas import Quotas
 from krowlspider.frontier.robots.gate import RobotsGate, Verdict
 from krowlspider.frontier.seed_table import followed_for, is_of_another_node, outcome_of
 from krowlspider.frontier.shares import address_in
@@ -21,6 +22,8 @@ from krowlspider.frontier.store.schema import poison_prefix, robots_key, split_q
 from krowlspider.frontier.store.store import Store, entries
 from krowlspider.job.meters import REFUSED, words_of_drop
 from krowlspider.job.status import by_last_part
+from krowlspider.policies.keys import KEYS, REWRITES, Policy
+from krowlspider.policies.rewrites import rewritten
 from krowlspider.politeness.robots import RobotsRecord, deciding_line
 from krowlspider.urls.canonical import (
     IdentityHasher,
@@ -39,13 +42,14 @@ if TYPE_CHECKING:
     from krowlspider.frontier.frontier import Acknowledged
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.pages.row import PageRow
-    from krowlspider.policies.sheets import Policies
+    from krowlspider.policies.sheets import HostPolicies, Policies
     from krowlspider.urls.scope import Scope
 
 # Rules whose refusals depend on the page with the link, or on the time. They are counted, and not
 # noted for each URL.
 _COUNTED = {
     "depth": "max_depth",
+    "sheet_depth": "depth of a sheet",
     "host": "same_host",
     "domain": "same_domain",
     "port": "KROWL_PORTS",
@@ -54,6 +58,11 @@ _COUNTED = {
     "domain_budget": "KROWL_DOMAIN_BUDGET",
     "seed_depth": "depth of its seed",
     "seed_pages": "max_pages of its seed",
+}
+# Reasons of sheets, each with the key that decides.
+_KEY_OF = {
+    **{f"sheet_{key}": key for key in ("depth", "exclude", "include")},
+    **{key: key for key in ("max_pages", "max_bytes", "max_seconds")},
 }
 
 # States of a URL that is not known, and most reasons that are named.
@@ -176,7 +185,7 @@ class Explainer(Struct, frozen=True):
             return replace(second, why=why)
         return first
 
-    def _explain(self, url: str) -> Explanation:
+    def _explain(self, url: str, *, is_rewritten: bool = False) -> Explanation:
         name = host_of(url)
         if (owner := self.owner(name)) is not None:
             why = f"Node {owner} owns its host: ask there."
@@ -189,10 +198,14 @@ class Explainer(Struct, frozen=True):
             if place.entry.url != url:
                 why = f"{_same(place.entry.url)} {why}"
         elif not captures and (other := followed_for(self.store, url) or url) != url:
-            found = self._explain(other)
+            found = self._explain(other, is_rewritten=is_rewritten)
             return replace(found, url=url, why=f"{_same(other)} {found.why}")
         else:
             state, why, setting = self._not_in_queue(url, name, host, captures)
+            if state in _NOT_FOUND and not is_rewritten and (way := self._rewriting(url)):
+                other, how = way
+                found = self._explain(other, is_rewritten=True)
+                return replace(found, url=url, why=f"{how} {found.why}")
         return Explanation(
             url,
             state,
@@ -206,6 +219,45 @@ class Explainer(Struct, frozen=True):
             page="" if (row := self._row(url)) is None else _words_of(row),
             sheets=[] if self.policies is None else self.policies.explained(url, _address_of(host)),
         )
+
+    def _sheets(self, url: str) -> HostPolicies | None:
+        """Return the sheets of the host of a URL; None if none covers it."""
+        if self.policies is None:
+            return None
+        name = host_of(url)
+        return self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
+
+    def _sheet(self, url: str, key: str) -> str:
+        """Return the sheet and the line that decide a key; "" if no sheet does."""
+        found = self._sheets(url)
+        why = None if found is None else found.why(url, key)
+        return "" if why is None else f"sheet {why.sheet}, line {why.line}"
+
+    def _because(self, url: str, reason: str, words: str) -> str:
+        """Return the words of a reason with the sheet and the line that decide, if one does."""
+        sheet = self._sheet(url, _KEY_OF[reason]) if reason in _KEY_OF else ""
+        return f"{words} ({sheet})" if sheet else words
+
+    def _rewriting(self, url: str) -> tuple[str, str] | None:
+        """Return the URL that is fetched in place of a link to this one, and why; None if it is
+        this one."""
+        found = self._sheets(url)
+        if found is None or (other := rewritten(url, policy := found.of(url))) == url:
+            return None
+        keys = [
+            key
+            for key in KEYS
+            if key in REWRITES and rewritten(url, Policy(**{key: getattr(policy, key)})) != url
+        ]
+        by = "; ".join(f"{key} of {self._sheet(url, key)}" for key in keys)
+        return other, f"In place of a link to it, {other} is fetched, by {by}."
+
+    def _limit_reached(self, url: str) -> str:
+        """Return the limit of a sheet that is reached for a URL; "" for none."""
+        if (found := self._sheets(url)) is None:
+            return ""
+        quotas = Quotas(self.store, lambda _: found, self.wall)
+        return quotas.refusal(found, host_of(url), url)
 
     def _row(self, url: str) -> PageRow | None:
         return PageRows(self.store, self.hasher.key).get(url)
@@ -293,6 +345,7 @@ class Explainer(Struct, frozen=True):
         words, setting = words_of_drop(reason)
         if reason == Verdict.DISALLOWED.value:
             words = self._forbidden(url)
+        words = self._because(url, reason, words)
         return "dropped", f"It was dropped just now: {words}{last and f'; {last}'}.", setting
 
     def _gone(self, url: str, host: Host | None) -> tuple[str, str, str]:
@@ -301,6 +354,7 @@ class Explainer(Struct, frozen=True):
             return _FELL_BACK
         if outcome not in {"", "done"}:
             words, setting = words_of_drop(outcome)
+            words = self._because(url, outcome, words)
             return "dropped", f"It is a seed and was dropped: {words}.", setting
         if not outcome and host is not None and host.queue.pending > LOOKED_AT:
             why = (
@@ -322,6 +376,10 @@ class Explainer(Struct, frozen=True):
         )
         if reasons:
             why += f" Its drops by reason: {reasons}."
+        if (limit := self._limit_reached(url)) and drops.get(limit):
+            reached = self._because(url, limit, REFUSED[limit][0])
+            why += f" Of its host, {reached}: what is queued beyond that is dropped at its turn."
+            return "dropped", why, "KROWL_POLICIES"
         return "dropped", why, ""
 
     def _unknown(self, url: str, name: str) -> tuple[str, str, str]:
@@ -330,10 +388,11 @@ class Explainer(Struct, frozen=True):
         reason = self.scope.refusal(url, name, 0, name)
         if reason is None and self.exclusions.match(url):
             reason = "exclude"
-        if reason is None and self.policies is not None:
-            reason = self._refused_by_sheet(url, name)
+        if reason is None:
+            reason = self._refused_by_sheet(url)
         if reason is not None:
             words, setting = REFUSED[reason]
+            words = self._because(url, reason, words)
             return "refused", f"It is not queued where it is found: {words}.", setting
         if self._verdict(url) is Verdict.DISALLOWED:
             why = f"It was not found yet, and would be dropped: {self._forbidden(url)}."
@@ -341,19 +400,23 @@ class Explainer(Struct, frozen=True):
         counters = self.counters()
         found = ((counters[f"dropped/{reason}"], rule) for reason, rule in _COUNTED.items())
         rules = {rule: count for count, rule in found if count}
+        # The depth of its sheet stands in place of the crawl's.
+        sheet = self._sheet(url, "depth")
+        rules.pop(_COUNTED["depth" if sheet else "sheet_depth"], None)
         why = "It was not found: no page that was read has a link to it that is followed."
         if rules:
             refused = ", ".join(f"{rule} {count:,}" for rule, count in rules.items())
             why += f" Links that were refused are counted, and not kept: by {refused}."
+            if _COUNTED["sheet_depth"] in rules:
+                why += f" The depth of this one is set by {sheet}."
         why += " scrapy frontier --import adds it to the queue."
         return "unknown", why, ""
 
-    def _refused_by_sheet(self, url: str, name: str) -> str | None:
-        assert self.policies is not None
-        found = self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
-        if found is None:
+    def _refused_by_sheet(self, url: str) -> str | None:
+        if (found := self._sheets(url)) is None:
             return None
-        return found.of(url).refusal(url, is_page=True, is_given=False) or None
+        refused = found.of(url).refusal(url, is_page=True, is_given=False)
+        return refused or self._limit_reached(url) or None
 
     # --- robots.txt ---
 
@@ -366,10 +429,7 @@ class Explainer(Struct, frozen=True):
 
     def _is_permitted(self, url: str) -> bool:
         """Return whether a sheet overrides robots.txt for a URL."""
-        if self.policies is None:
-            return False
-        name = host_of(url)
-        found = self.policies.of_host(name, _address_of(self.host_of_crawl(name)))
+        found = self._sheets(url)
         return found is not None and found.of(url).robots == "override"
 
     def _robots_line(self, url: str) -> str:

@@ -308,9 +308,9 @@ class Intake:
 
         :raises StoreError: as of `add`
         """
-        urls = self._rewritten(urls, are_links=bool(page) and not (chain or request))
-        found = self._hasher.keys(urls)
         host_in = host_finder(page)
+        urls = self._rewritten(urls, host_in, are_links=bool(page) and not (chain or request))
+        found = self._hasher.keys(urls)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
         itself = again or (
             bool(chain)
@@ -455,12 +455,14 @@ class Intake:
                 reasons[at] = reason
         hooked.filter(urls, reasons)
 
-    def _rewritten(self, urls: Iterable[str], *, are_links: bool) -> list[str]:
+    def _rewritten(
+        self, urls: Iterable[str], host_in: Callable[[str], str], *, are_links: bool
+    ) -> list[str]:
         """Return what sheets have fetched in place of links. Seeds, and the targets of redirects,
         stay as a person or the site has given them."""
         if self._policies is None or not are_links:
             return list(urls)
-        return self._policies.rewritten(list(urls))
+        return self._policies.rewritten(list(urls), host_in)
 
     def await_seeds(self) -> None:
         """Seeds are coming, until `have_seeds`: while pages are limited, other pages wait."""

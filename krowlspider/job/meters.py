@@ -28,6 +28,7 @@ REFUSED = {
     "extension": ("files with this extension are skipped", "KROWL_SKIP_EXTENSIONS"),
     "calendar": ("it looks like a page of an endless calendar", ""),
     "exclude": ("an expression of KROWL_EXCLUDE matches it", "KROWL_EXCLUDE"),
+    "sheet_depth": ("it is deeper than the depth of a sheet", "KROWL_POLICIES"),
     "sheet_exclude": ("an expression of a sheet's exclude matches it", "KROWL_POLICIES"),
     "sheet_include": ("no expression of a sheet's include matches it", "KROWL_POLICIES"),
     "max_pages": ("max_pages of a sheet is reached", "KROWL_POLICIES"),
@@ -40,11 +41,10 @@ _DROPPED = {
     **{
         reason: REFUSED[reason]
         for reason in (
-            *("exclude", "sheet_exclude", "sheet_include"),
+            *("exclude", "sheet_depth", "sheet_exclude", "sheet_include"),
             *("max_pages", "max_bytes", "max_seconds"),
         )
     },
-    "depth": ("it is deeper than the depth of a sheet", "KROWL_POLICIES"),
     "port": REFUSED["port"],
     Verdict.DISALLOWED.value: ("its robots.txt forbids it", "ROBOTSTXT_OBEY"),
     Verdict.UNDECIDED.value: ("its robots.txt takes too long to decide on it", "ROBOTSTXT_OBEY"),
@@ -306,7 +306,9 @@ STATS: dict[str, Stat] = {
     "krowl/browser/kept_count": Stat("Requests of pages in the browser answered from memory."),
     "krowl/browser/page_count": Stat("Pages opened in the browser."),
     "krowl/browser/page_failed_count": Stat(
-        "Pages that stay as they were fetched, by reason.", "reason", ("error", "size", "url")
+        "Pages that stay as they were fetched, by reason.",
+        "reason",
+        ("answer", "error", "size", "url"),
     ),
     "krowl/browser/refused_count": Stat(
         "Requests of pages in the browser that are never made, by reason.",

@@ -153,15 +153,21 @@ class SitePolicies:
         found = self.of(host)
         return 0 if found is None else found.of(url).priority or 0
 
-    def rewritten(self, urls: list[str]) -> list[str]:
-        """Return what is fetched in place of the links of a page, each once."""
+    def rewritten(self, urls: list[str], host_in: Callable[[str], str]) -> list[str]:
+        """Return what is fetched in place of the links of a page, each once. ``host_in`` returns
+        the host of a URL."""
         if not self.version.policies.rewrites:
             return urls
-        return list(dict.fromkeys(map(self._rewritten, urls)))
-
-    def _rewritten(self, url: str) -> str:
-        found = self.of(host_of(url))
-        return url if found is None else rewritten(url, found.of(url))
+        made: dict[str, None] = {}
+        # Most links of a page lead to one host.
+        last, found = None, None
+        for url in urls:
+            if (host := host_in(url)) != last:
+                last, found = host, self.of(host)
+            if found is not None and found.rewrites:
+                url = rewritten(url, found.of(url))  # noqa: PLW2901
+            made[url] = None
+        return list(made)
 
     def refusals(
         self,
@@ -178,26 +184,37 @@ class SitePolicies:
 
         ``is_given``: a person named them, so ``include`` does not hold. ``is_beyond``: they are
         deeper than the crawl's own depth. The words are those of ``reasons``, and depth,
-        sheet_exclude, sheet_include, max_pages, max_bytes, max_seconds.
+        sheet_depth, sheet_exclude, sheet_include, max_pages, max_bytes, max_seconds.
         """
         made: list[str | None] = []
+        is_page = not is_requisite
+        # Limits are asked about once for each host and policy of the batch, by the id of a policy
+        # that its host's sheets keep.
+        seen: dict[str, tuple[HostPolicies | None, dict[int, str]]] = {}
         # Most links of a page lead to one host.
-        last, found = None, None
+        last, found, limits = None, None, dict[int, str]()
         for url, host, reason in zip(urls, hosts, reasons, strict=True):
             if host != last:
-                last, found = host, self.of(host)
+                if (known := seen.get(host)) is None:
+                    known = seen[host] = self.of(host), {}
+                last, (found, limits) = host, known
             if found is None:
                 made.append("depth" if is_beyond else reason)
                 continue
-            policy = found.of(url)
+            policy = found.of(url) if found.has_paths else found.fixed
             if is_beyond if policy.depth is None else depth > policy.depth:
-                made.append("depth")
+                made.append("depth" if policy.depth is None else "sheet_depth")
                 continue
-            is_page = not is_requisite
             if reason is None and (policy.exclude or policy.include):
                 reason = policy.refusal(url, is_page=is_page, is_given=is_given) or None  # noqa: PLW2901
-            if reason is None and policy.is_limited:
-                reason = self._quotas.refusal(found, host, url, is_page=is_page) or None  # noqa: PLW2901
+            if reason is None:
+                if (limit := limits.get(id(policy))) is None:
+                    limit = limits[id(policy)] = (
+                        self._quotas.refusal(found, host, url, is_page=is_page)
+                        if policy.is_limited
+                        else ""
+                    )
+                reason = limit or None  # noqa: PLW2901
             made.append(reason)
         return made
 
@@ -208,7 +225,7 @@ class SitePolicies:
             return ""
         policy, is_page = found.of(entry.url), not (entry.request and entry.file)
         if policy.depth is not None and entry.depth > policy.depth:
-            return "depth"
+            return "sheet_depth"
         refused = policy.refusal(entry.url, is_page=is_page, is_given=entry.is_seed)
         is_new = is_page and not entry.is_again
         return refused or self._quotas.refusal(found, host.name, entry.url, is_page=is_new)

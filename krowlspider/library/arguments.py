@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -13,9 +14,6 @@ from krowlspider.config.contact import contact_fault
 from krowlspider.library.messages import Order
 from krowlspider.urls.scope import ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
 
 # Settings that are arguments.
 _ARGUMENTS = {"KROWL_ARCHIVE": "archive", "KROWL_CONTACT": "contact", "JOBDIR": "jobdir"}
@@ -60,25 +58,47 @@ def order_of(
     :raises ValueError: an argument is wrong; the message names it and the way out
     :raises TypeError: it is of another type
     """
+    if unknown := sorted(limits.keys() - Limits.__annotations__.keys()):
+        raise TypeError(
+            f"{unknown[0]}= is no argument: give some of {', '.join(Limits.__annotations__)}"
+        )
     if fault := contact_fault(contact):
         raise ValueError(f"contact={contact!r} {fault}")
     lines, file = _seeds(seeds)
     if not lines and file is None and jobdir is None:
         raise ValueError("seeds has no seed: give URLs or domains, or the jobdir of a crawl")
-    if archive not in {None, False, True}:
+    if archive is not None and not isinstance(archive, bool):
         raise ValueError(f"archive={archive!r}: give True or False, or None: only with a jobdir")
     return Order(
         seeds=lines,
         file=file,
-        jobdir="" if jobdir is None else os.path.abspath(jobdir),  # noqa: PTH100 - keeps symlinks
+        jobdir=_folder(jobdir),
         temporary=jobdir is None,
         arguments=_spider_arguments(limits),
         settings={
             "KROWL_CONTACT": contact,
             "KROWL_ARCHIVE": jobdir is not None if archive is None else archive,
-            **_settings(settings or {}),
+            **_settings({} if settings is None else settings),
         },
     )
+
+
+def _folder(jobdir: object) -> str:
+    if jobdir is None:
+        return ""
+    if not isinstance(jobdir, str | os.PathLike) or not os.fspath(jobdir):
+        raise TypeError(f"jobdir={jobdir!r}: give the path of a folder, or None: a temporary one")
+    path = os.path.abspath(jobdir)  # noqa: PTH100 - keeps symlinks
+    _check_text(f"jobdir={jobdir!r}", path)
+    return path
+
+
+def _check_text(what: str, value: object) -> None:
+    """:raises ValueError: it cannot be sent to the process of the crawl"""
+    try:
+        msgspec.msgpack.encode(value)
+    except (UnicodeEncodeError, OverflowError) as error:
+        raise ValueError(f"{what} cannot be handed to the process of the crawl: {error}") from error
 
 
 def in_temporary_folder(order: Order) -> Order:
@@ -94,6 +114,8 @@ def _seeds(given: str | Path | Iterable[str]) -> tuple[list[str], str | None]:
         if not given.is_file() or not os.access(given, os.R_OK):
             raise ValueError(f"seeds={str(given)!r} cannot be read: give a file, one seed a line")
         return [], str(given.absolute())
+    if not isinstance(given, Iterable) or isinstance(given, bytes):
+        raise TypeError(f"seeds={given!r}: give URLs or domains, or the Path of a file of them")
     lines = [given] if isinstance(given, str) else list(given)
     for number, line in enumerate(lines):
         name = "seeds" if isinstance(given, str) else f"seeds[{number}]"
@@ -134,7 +156,7 @@ def _spider_arguments(limits: Limits) -> dict[str, str]:
             found[name] = "1"
     for name, word in (("scope", "new"), ("until", "seeds")):
         value = limits.get(name)
-        if value not in {None, word}:
+        if value is not None and value != word:
             raise ValueError(f"{name}={value!r}: give {word!r}, or None")
         if value is not None:
             found[name] = word
@@ -142,7 +164,9 @@ def _spider_arguments(limits: Limits) -> dict[str, str]:
 
 
 def _expressions(name: str, given: object) -> list[str]:
-    expressions = [given] if isinstance(given, str) else list(given)  # type: ignore[call-overload]
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{name}={given!r}: give regular expressions as text")
+    expressions = [given] if isinstance(given, str) else list(given)
     for each in expressions:
         if not isinstance(each, str) or any(map(str.isspace, each)):
             raise ValueError(f"{name}={each!r}: give regular expressions; no URL has a blank")
@@ -153,9 +177,13 @@ def _expressions(name: str, given: object) -> list[str]:
     return expressions
 
 
-def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(given: object) -> dict[str, Any]:
+    if not isinstance(given, Mapping):
+        raise TypeError(f"settings={given!r}: give a mapping of names to values")
     found = {}
     for name, value in given.items():
+        if not isinstance(name, str):
+            raise TypeError(f"settings has {name!r}: give the names of settings as text")
         if name in _ARGUMENTS:
             raise ValueError(f"settings has {name}: give {_ARGUMENTS[name]}= in its place")
         try:
@@ -165,6 +193,7 @@ def _settings(given: Mapping[str, Any]) -> dict[str, Any]:
                 f"settings[{name!r}]={value!r} cannot be handed to the process of the crawl: give"
                 " text, numbers, lists and mappings, and a class by its import path"
             ) from error
+        _check_text(f"settings[{name!r}]={value!r}", found[name])
     return found
 
 

@@ -104,6 +104,8 @@ class _Crawl:
         return self._child
 
     def _acknowledge(self) -> None:
+        if self._child is not None and not self._child.is_ours:
+            raise RuntimeError("this crawl is of another process: start one after the fork")
         if self._in_hand and self._child is not None:
             self._in_hand = False
             self._child.acknowledge()
@@ -193,8 +195,8 @@ class AsyncCrawl(_Crawl):
                 # It has died with acknowledgements unread.
                 data = b""
             if not data:
-                # Its socket is closed as it ends, so this does not last.
-                self._ended(child.wait())
+                # Threads of its pipelines may let it run on.
+                self._ended(await asyncio.to_thread(child.wait))
                 return
             self._received(data)
 

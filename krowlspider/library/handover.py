@@ -33,8 +33,11 @@ class Lines(logging.Handler):
         self.kept: deque[Line] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = Line(record.name, record.levelno, self.format(record), record.created)
-        self.kept.append(line)
+        try:
+            text = self.format(record)
+        except Exception:  # noqa: BLE001 - of whoever logs, as in the handlers of logging
+            text = f"{record.msg!s} cannot be formatted with {record.args!r}"
+        self.kept.append(Line(record.name, record.levelno, text, record.created))
 
 
 class Handover:

@@ -15,11 +15,12 @@ import msgspec
 from krowlspider.library.page import Page
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from socket import socket
 
 TAKEN = b"t"
 _LENGTH = 4
+_BITS = 64
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -69,6 +70,9 @@ class End(msgspec.Struct, frozen=True, tag="end"):
 Message: TypeAlias = Page | Line | Stats | End
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
+# What MessagePack cannot hold, in lines and stats of a user's classes: names of files that are no
+# text, whole numbers beyond 64 bits, keys of other types.
+_NOT_HELD = (UnicodeEncodeError, OverflowError, TypeError)
 _decode: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Page | Line | Stats | End)
 _decode_order = msgspec.msgpack.Decoder(Order).decode
 
@@ -76,9 +80,36 @@ _decode_order = msgspec.msgpack.Decoder(Order).decode
 def frame(message: Message | Order) -> bytearray:
     """Return a message as it is sent."""
     framed = bytearray(_LENGTH)
-    _encoder.encode_into(message, framed, _LENGTH)
+    try:
+        _encoder.encode_into(message, framed, _LENGTH)
+    except _NOT_HELD:
+        if isinstance(message, Order | Page):
+            raise
+        held = _as_text(msgspec.structs.asdict(message))
+        _encoder.encode_into(msgspec.structs.replace(message, **held), framed, _LENGTH)
     framed[:_LENGTH] = (len(framed) - _LENGTH).to_bytes(_LENGTH, "big")
     return framed
+
+
+def _as_text(values: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return a mapping whose text is printable, and whose values are plain."""
+    return {_printable(str(name)): _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return _as_text(value)
+    if isinstance(value, Fault):
+        return Fault(value.error, _printable(value.why))
+    if value is None or isinstance(value, bool | float):
+        return value
+    if isinstance(value, int) and value.bit_length() < _BITS:
+        return value
+    return _printable(str(value))
+
+
+def _printable(text: str) -> str:
+    return text.encode(errors="backslashreplace").decode()
 
 
 class Frames:

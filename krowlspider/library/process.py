@@ -113,6 +113,15 @@ def former(jobdir: str) -> list[Child]:
     return [each for each in same if each.is_leaving]
 
 
+def _forget() -> None:
+    """Close the sockets of a process that was forked: else a crawl would go on while it lives."""
+    for child in _started:
+        child.socket.close()
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
 @atexit.register
 def _end_all() -> None:
     """Stop all crawls, and wait for their ends: then their archives are whole."""

@@ -86,11 +86,18 @@ class Policy:
     def is_limited(self) -> bool:
         return not (self.max_pages is self.max_bytes is self.max_seconds is None)
 
+    @property
+    def rewrites(self) -> bool:
+        """Whether a URL may be rewritten."""
+        return any(getattr(self, key) not in _KEPT for key in REWRITES)
+
     def refusal(self, url: str, *, is_page: bool, is_given: bool) -> str:
         """Return sheet_exclude or sheet_include if a normalised URL must not be fetched for it;
         else "". ``include`` holds for pages that no person has given."""
-        if self.exclude and any(pattern.search(url) for pattern in self.exclude):
-            return "sheet_exclude"
+        # Asked for each link: a generator would double its time.
+        for pattern in self.exclude or ():
+            if pattern.search(url):
+                return "sheet_exclude"
         if self.include is None or is_given or not is_page:
             return ""
         return "" if any(pattern.search(url) for pattern in self.include) else "sheet_include"
@@ -262,11 +269,15 @@ KEYS: dict[str, Key] = {
         " its Crawl-delay holds. It needs `permission`.",
     ),
     "permission": Key(
-        _text, "Who has permitted to override robots.txt, when and how. It is archived."
+        _text,
+        "Who has permitted to override robots.txt, when and how; in the sheet with `robots`, and"
+        " never without it. It is archived.",
     ),
 }
 # The keys that rewrite URLs.
 REWRITES = frozenset(
     ("www", "index_pages", "trailing_slash", "duplicate_slashes", "parameters", "sort_query")
 )
+# Their values that leave URLs as they are.
+_KEPT = (None, "keep", False, ())
 assert KEYS.keys() == {each.name for each in fields(Policy)}

@@ -11,6 +11,7 @@ import re
 import tomllib
 from bisect import bisect_right
 from collections import OrderedDict
+from dataclasses import replace
 from difflib import get_close_matches
 from ipaddress import ip_address, ip_network
 from itertools import chain
@@ -125,9 +126,10 @@ class _Paths(NamedTuple):
 
 class HostPolicies:
     """The sheets that cover a host. ``fixed`` is what holds for the host as a whole, but for
-    ``delay``: the longest of any path, in seconds; 0 for none."""
+    ``delay``: the longest of any path, in seconds; 0 for none. ``has_paths``: `of` depends on the
+    path. ``rewrites``: some of its URLs may be rewritten."""
 
-    __slots__ = ("_paths", "_sheets", "delay", "fixed")
+    __slots__ = ("_paths", "_sheets", "delay", "fixed", "has_paths", "rewrites")
 
     def __init__(self, sheets: _Sheets, paths: dict[str, list[Sheet]] | None = None):
         self._sheets = sheets
@@ -135,11 +137,8 @@ class HostPolicies:
         self._paths = None if paths is None else _in_order(sheets, paths)
         every = (self.fixed, *(() if self._paths is None else self._paths.policies))
         self.delay = max(policy.delay or 0.0 for policy in every)
-
-    @property
-    def has_paths(self) -> bool:
-        """Whether `of` depends on the path."""
-        return self._paths is not None
+        self.has_paths = self._paths is not None
+        self.rewrites = any(policy.rewrites for policy in every)
 
     def of(self, url: str) -> Policy:
         """Return what holds for a normalised URL of the host, or for a path with its query."""
@@ -148,13 +147,28 @@ class HostPolicies:
         return self._paths.policies[at]
 
     def why(self, url: str, key: str) -> Decided | None:
-        """Return what decides a key for a URL or a path; None if no sheet does."""
-        at = -1 if self._paths is None else self._find(self._paths, url)
-        sheets = self._sheets if at < 0 or self._paths is None else self._paths.sheets[at]
+        """Return what decides a key for a URL or a path; None if no sheet does. Of ``delay``, it is
+        the sheet with the longest of any path."""
+        sheets = self._slowest() if key == "delay" else self._sheets_of(url)
+        # The permission that holds is that of the sheet whose ``robots`` does.
+        decider = "robots" if key == "permission" else key
         for sheet in reversed(sheets):
-            if key in sheet.values:
-                return Decided(sheet.name, sheet.line_of(key))
+            if decider in sheet.values:
+                return Decided(sheet.name, sheet.line_of(key)) if key in sheet.values else None
         return None
+
+    def _sheets_of(self, url: str) -> _Sheets:
+        if self._paths is None or (at := self._find(self._paths, url)) < 0:
+            return self._sheets
+        return self._paths.sheets[at]
+
+    def _slowest(self) -> _Sheets:
+        """Return the sheets of the first path with the delay of the host."""
+        paths = self._paths
+        if paths is None or self.fixed.delay == self.delay:
+            return self._sheets
+        ways = zip(paths.policies, paths.sheets, strict=True)
+        return next((each for policy, each in ways if policy.delay == self.delay), self._sheets)
 
     @staticmethod
     def _find(paths: _Paths, url: str) -> int:
@@ -169,6 +183,8 @@ class HostPolicies:
 def _merged(sheets: Iterable[Sheet]) -> Policy:
     values: dict[str, Any] = {}
     for sheet in sheets:
+        if "robots" in sheet.values:
+            values.pop("permission", None)
         values |= sheet.values
     return Policy(**values) if values else _NONE
 
@@ -255,7 +271,12 @@ class Policies:
             name, _, prefix = rest.partition("/")
             self._put(self._paths.setdefault(name, {}), "/" + prefix, sheet, rest)
         else:
-            self._put(self._names if kind == "below" else self._hosts, rest, sheet, rest)
+            name = rest.removesuffix(":80").removesuffix(":443")
+            if kind == "host" and name != rest:
+                # The host at its default ports is one.
+                self._put(self._hosts, f"{name}:80", sheet, f"{name} at ports 80 and 443")
+            else:
+                self._put(self._names if kind == "below" else self._hosts, rest, sheet, rest)
 
     def _put(self, table: dict[Any, list[Sheet]], key: Any, sheet: Sheet, match: str) -> None:
         there = table.setdefault(key, [])
@@ -312,7 +333,7 @@ class Policies:
         if (found := self.of_host(host_of(url), address)) is None:
             return []
         keys = ((key, found.why(url, key)) for key in KEYS)
-        policy = found.of(url)
+        policy = replace(found.of(url), delay=found.delay)
         return [
             f"{key} = {_shown(getattr(policy, key))}: sheet {why.sheet}, line {why.line}"
             for key, why in keys
@@ -543,6 +564,9 @@ def _conflicts(values: dict[str, Any], delay_min: float) -> list[tuple[str, str]
     if values.get("robots") == "override" and "permission" not in values:
         way = 'write permission = "who, when, how" in the same sheet'
         found.append(("robots", f"robots = 'override' needs it in writing: {way}"))
+    if "permission" in values and values.get("robots") != "override":
+        way = "write robots = 'override' in the same sheet, or leave it out"
+        found.append(("permission", f"permission is for robots = 'override': {way}"))
     return found
 
 

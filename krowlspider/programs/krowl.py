@@ -6,6 +6,7 @@ import os
 import sys
 import tokenize
 from collections import Counter
+from collections.abc import Mapping
 from difflib import unified_diff
 from itertools import starmap
 from pathlib import Path
@@ -14,21 +15,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from scrapy import Spider
 from scrapy.crawler import Crawler
 from scrapy.exceptions import UsageError
-from scrapy.settings import Settings, default_settings
+from scrapy.settings import BaseSettings, Settings, default_settings
 from scrapy.utils.reactor import install_reactor
 
 from krowlspider.addon import has_frontier, profile_of
 from krowlspider.archive.disk import write_durably
 from krowlspider.commands.crawl import loaded_spiders
 from krowlspider.config.contact import contact_fault
-from krowlspider.config.differences import differences
-from krowlspider.config.settings_file import ADDON, LINE, UneditableError, assignment, edited
+from krowlspider.config.differences import component_path, differences
+from krowlspider.config.settings_file import (
+    ADDON,
+    ENTRY,
+    FURTHER_LINE,
+    LINE,
+    UneditableError,
+    assignment,
+    edited,
+)
 from krowlspider.errors import KrowlError, scrapy_with
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from types import ModuleType
 
 _JOBDIR = "jobs/{spider}"
@@ -71,13 +80,14 @@ class Command(Program):
         addon = profile_of(_settings_of(module.values)) is None
         plan = module.planned(values, addon=addon)
         if plan.hindrance:
-            self.say("\n".join([*([LINE] if addon else []), *starmap(assignment, values.items())]))
+            lines = [module.addon_line] if addon else []
+            self.say("\n".join([*lines, *starmap(assignment, values.items())]))
         else:
             self._write(module, plan.text, dry_run=opts.dry_run)
         refused = self._differences(plan.settings)
         if plan.hindrance:
             why = f"{module.name} is not changed, because {plan.hindrance}"
-            self.complain(f"{why}: put the lines above there", FOUND_WRONG)
+            self.complain(f"{why}: put the lines above at its end", FOUND_WRONG)
         elif refused:
             self.complain("no crawl starts before that is mended", FOUND_WRONG)
 
@@ -166,6 +176,7 @@ class SettingsModule:
         self.name = os.path.relpath(self.path)
         self._names = {name: each for name, each in vars(module).items() if name[:2] == "__"}
         self.values = _settings_in(vars(module))
+        self.addons = addons_in(self.values)
         with self.path.open("rb") as file:
             self._encoding = tokenize.detect_encoding(file.readline)[0]
         self.text = self.path.read_bytes().decode(self._encoding)
@@ -183,6 +194,15 @@ class SettingsModule:
             raise KrowlError(f"{module.__file__} is no file: run this where the project is")
         return cls(module)
 
+    @property
+    def addon_line(self) -> str:
+        """The line that gives the project the add-on, put at the end of the module."""
+        if isinstance(self.values.get("ADDONS"), Mapping):
+            return FURTHER_LINE if self.addons else LINE
+        # JSON or pairs cannot be continued.
+        others = [f"{path!r}: {order!r}" for path, order in by_path(self.addons).items()]
+        return f"ADDONS = {{{', '.join([*others, ENTRY])}}}"
+
     def planned(self, values: Mapping[str, str], *, addon: bool) -> Plan:
         """Return the plan to add the settings, and with ``addon`` the add-on."""
         if not values and not addon:
@@ -190,20 +210,23 @@ class SettingsModule:
         try:
             return self._edited(values, addon=addon)
         except UneditableError as error:
-            addons = {"ADDONS": {**(self.values.get("ADDONS") or {}), ADDON: 100}}
+            addons = {"ADDONS": {**self.addons, ADDON: 100}}
             settings = {**self.values, **values, **(addons if addon else {})}
             return Plan(self.text, settings, str(error))
 
     def _edited(self, values: Mapping[str, str], *, addon: bool) -> Plan:
         """:raises UneditableError: the text cannot be edited safely"""
-        text = edited(self.text, values, addon=addon)
+        if not (os.access(self.path, os.W_OK) and os.access(self.path.resolve().parent, os.W_OK)):
+            raise UneditableError("it is read-only")
+        text = edited(self.text, values, addon=self.addon_line if addon else "")
         names = dict(self._names)
         exec(compile(text, self.path, "exec"), names)  # noqa: S102 - as Scrapy imports it
         found = _settings_in(names)
         for name, value in values.items():
             if found.get(name) != value:
                 raise UneditableError(f"its other lines change {name}")
-        if addon and found["ADDONS"].get(ADDON) is None:
+        wanted = {**self.addons, ADDON: 100} if addon else self.addons
+        if by_path(addons_in(found)) != by_path(wanted):
             raise UneditableError("its other lines change ADDONS")
         return Plan(text, found)
 
@@ -212,6 +235,14 @@ class SettingsModule:
         with write_durably(path) as draft:
             os.fchmod(draft.fileno(), path.stat().st_mode)
             draft.write(text.encode(self._encoding))
+
+
+def addons_in(values: Mapping[str, Any]) -> dict[Any, Any]:
+    return dict(BaseSettings(values.get("ADDONS")))
+
+
+def by_path(addons: Mapping[Any, Any]) -> dict[str, Any]:
+    return {component_path(addon): order for addon, order in addons.items()}
 
 
 def _settings_in(names: Mapping[str, Any]) -> dict[str, Any]:

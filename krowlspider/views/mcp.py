@@ -248,7 +248,7 @@ async def _call_tool(
 ) -> dict[str, Any]:
     """Return what the API answers, as a result that has it as text."""
     name, fields = call.params.get("name"), call.params.get("arguments", {})
-    if name not in _ABOUT:
+    if not isinstance(name, str) or name not in _ABOUT:
         raise _ProtocolError(_BAD_PARAMS, f"no tool {name!r:.40}", is_old=call.is_old)
     if not isinstance(fields, dict):
         raise _ProtocolError(_BAD_PARAMS, "arguments are no object", is_old=call.is_old)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -109,6 +110,7 @@ class LineReader:
 
 
 _NUMBER_MAX = 10**15
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
@@ -148,7 +150,7 @@ ORDERS: dict[str, dict[str, Field]] = {
     },
     "add": {
         "url": Field(("string",), "a URL, queued as a seed"),
-        "priority": Field(("integer",), "higher ones first; 0 usually", False),
+        "priority": Field(("integer",), "higher ones first, after the seeds; 0 usually", False),
     },
     "forget": {
         "name": Field(("string",), f"a host that is not being fetched, {_PORTS}; or a URL"),
@@ -175,6 +177,8 @@ QUESTIONS: dict[str, dict[str, Field]] = {
     "pages": {"limit": Field(("integer",), f"number of pages, 1 to {PAGES_MAX}", False)},
     "explain": {"url": Field(("string",), "a URL")},
 }
+# Orders to the whole crawl, if they name no host.
+_OF_ALL = frozenset({"pause", "resume"})
 _KNOWN = {**ORDERS, **QUESTIONS}
 # What a node is asked by another node.
 _FOR_OWNERS = {
@@ -197,6 +201,8 @@ def check_fields_for_owner(name: str, found: dict[str, Any]) -> None:
 
 
 def _check(name: str, known: dict[str, Field], found: dict[str, Any]) -> None:
+    if name in _OF_ALL and found.get("host") == "":
+        raise BadRequestError(f"host is empty: leave it out to {name} the crawl")
     if strange := sorted(found.keys() - known.keys()):
         takes = ", ".join(known) or "nothing"
         raise BadRequestError(f"{name} takes {takes}, not {strange[0][:40]!r}")
@@ -213,6 +219,9 @@ def _check_type(field: str, about: Field, value: object) -> None:
     is_huge = isinstance(value, int | float) and abs(value) > _NUMBER_MAX
     if type(value) not in kinds or is_huge:
         raise BadRequestError(f"{field} is not {' or '.join(about.types)}: {about.about}")
+    # JSON can name a half of a surrogate pair, which no UTF-8 can hold.
+    if isinstance(value, str) and not value.isascii() and _SURROGATE.search(value):
+        raise BadRequestError(f"{field} is no text, it has half of a character: {value[:40]!a}")
 
 
 # The first class that an error is of decides.

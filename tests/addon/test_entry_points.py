@@ -21,7 +21,7 @@ _FILES = {path.stem for path in (ROOT / "krowlspider" / "commands").glob("*.py")
 _COMMANDS = _FILES - {"__init__", "single_page"}
 
 
-def project(monkeypatch: pytest.MonkeyPatch, addons: dict[Any, Any]) -> None:
+def project(monkeypatch: pytest.MonkeyPatch, addons: Any) -> None:
     module = ModuleType(_NAME)
     vars(module)["ADDONS"] = addons
     monkeypatch.setitem(sys.modules, _NAME, module)
@@ -29,10 +29,17 @@ def project(monkeypatch: pytest.MonkeyPatch, addons: dict[Any, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    "addons", [{"krowlspider.addon.Krowl": 100}, {Krowl: 100}, {"other.Addon": 1, Krowl: 0}]
+    "addons",
+    [
+        {"krowlspider.addon.Krowl": 100},
+        {Krowl: 100},
+        {"other.Addon": 1, Krowl: 0},
+        '{"krowlspider.addon.Krowl": 100}',
+        [("krowlspider.addon.Krowl", 100)],
+    ],
 )
 def test_project_with_the_add_on_has_its_commands(
-    monkeypatch: pytest.MonkeyPatch, addons: dict[Any, Any]
+    monkeypatch: pytest.MonkeyPatch, addons: Any
 ) -> None:
     project(monkeypatch, addons)
     for name in ("crawl", "shell", "warc"):
@@ -40,9 +47,12 @@ def test_project_with_the_add_on_has_its_commands(
         assert found is import_module(f"krowlspider.commands.{name}").Command
 
 
-@pytest.mark.parametrize("addons", [{}, {"other.Addon": 1}, {"krowlspider.addon.Krowl": None}])
+@pytest.mark.parametrize(
+    "addons",
+    [{}, {"other.Addon": 1}, {"krowlspider.addon.Krowl": None}, '{"other.Addon": 1}', None],
+)
 def test_other_projects_keep_the_commands_of_scrapy(
-    monkeypatch: pytest.MonkeyPatch, addons: dict[Any, Any]
+    monkeypatch: pytest.MonkeyPatch, addons: Any
 ) -> None:
     project(monkeypatch, addons)
     for name in entry_points._REPLACED:

@@ -25,6 +25,7 @@ from krowlspider.addon import (
 )
 from krowlspider.config.guarantees import out_of_place
 from krowlspider.config.validation import validate, without_effect
+from krowlspider.engine.archiving import Opening
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
 from tests.mockweb import MockWeb
@@ -303,7 +304,38 @@ def test_archive_alone_leaves_the_rest_of_scrapy() -> None:
         for name, value in vars(default_settings).items()
         if name.isupper() and (settings.getpriority(name) or 0) == 15
     }
-    assert changed == {"DOWNLOAD_HANDLERS_BASE"}
+    assert changed == {"DOWNLOAD_HANDLERS_BASE", "EXTENSIONS_BASE"}
+
+
+class OtherHandler(Changes):
+    changes: ClassVar = {"DOWNLOAD_HANDLERS": {"https": "tests.addon.test_settings.Changes"}}
+
+
+def test_archive_alone_refuses_the_handler_of_a_later_add_on() -> None:
+    settings = applied(project(ADDONS={KrowlArchive: 100, OtherHandler: 200}))
+    with pytest.raises(SettingsError, match=r"Changes' for https, which archives nothing"):
+        Opening.from_crawler(Crawler(Spider, settings))
+
+
+def test_archive_alone_refuses_a_folder_that_it_cannot_have(tmp_path: Path) -> None:
+    """Of a handler that fails Scrapy only logs the error, and each queued request would fail."""
+    archive = project(ADDONS={KrowlArchive: 100})
+    with pytest.raises(SettingsError, match="KROWL_WARC_DIR is not set"):
+        Opening.from_crawler(Crawler(Spider, applied(archive)))
+    (tmp_path / "warc").write_text("a file")
+    archive = project(ADDONS={KrowlArchive: 100}, KROWL_WARC_DIR=str(tmp_path / "warc"))
+    with pytest.raises(SettingsError, match="warc cannot be written: "):
+        Opening.from_crawler(Crawler(Spider, applied(archive)))
+
+
+@pytest.mark.parametrize("other", [KrowlArchive, KrowlFrontier])
+@pytest.mark.parametrize("order", [50, 200])
+def test_several_of_these_add_ons_are_refused(other: type[Krowl], order: int) -> None:
+    """The first would have set what the others set."""
+    said = f"ADDONS has krowlspider.addon.Krowl and krowlspider.addon.{other.__name__}"
+    with pytest.raises(SettingsError, match=said):
+        applied(project(ADDONS={KROWL: 100, other: order}))
+    applied(project(ADDONS={KROWL: 100, other: None}))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -37,6 +38,13 @@ POLLING = """<title>polling</title><p id=count></p><script>
 })();
 </script>"""
 HUGE = "<a href=/linked>x</a><script>document.body.append('x'.repeat(300000))</script>"
+# Pages whose load never comes, that end elsewhere, or that never end.
+HOSTILE = {
+    "/dripping": "<p>read</p><img src=//files.test:{port}/drip.png>",
+    "/to-error": "<a href=/kept>x</a><script>location = '/error'</script>",
+    "/to-text": "<a href=/kept>x</a><script>location = '/plain'</script>",
+    "/for-ever": "<a href=/kept>x</a><script>while (true);</script>",
+}
 PARTS = "<a href=/more>x</a><img src=//files.test:{port}/a.png><img src=/b.png>"
 SITE = [
     page("/robots.txt", "Sitemap: http://files.test:{port}/map.xml", host="^files"),
@@ -132,6 +140,35 @@ def test_a_broad_crawl_opens_the_pages_that_are_named(tmp_path: Path) -> None:
     doms = {r.url.rpartition("/")[2]: r.block for r in records if "krowlspider:dom" in _uri(r)}
     assert sorted(doms) == ["linked", "more", "parts", "polling"]
     assert b"polled</p>" in doms["polling"]
+
+
+def test_a_hostile_page_is_read_or_stays_as_it_was_fetched(tmp_path: Path) -> None:
+    """One that is cut before its load is read. One that ends at what is no page, or does not let
+    the browser read it, keeps its links; a line names it, without a traceback."""
+    site = [
+        page("/robots.txt", ""),
+        *(page(path, text) for path, text in HOSTILE.items()),
+        {"path": "/drip.png", "body": "x" * 100, "drip": 1.0},
+        page("/error", "error", status=500),
+        page("/plain", "plain", headers={"Content-Type": "text/plain"}),
+        page("^/", "fine"),
+    ]
+    with MockWeb(spec=site) as web:
+        crawl = broad(web, tmp_path, [*HOSTILE], KROWL_BROWSER_TIMEOUT=8).run()
+        log = paths_of(web.log())
+    assert {path for path in log if path in HOSTILE or path == "/kept"} == {*HOSTILE, "/kept"}
+    assert all(log[path] == 1 for path in HOSTILE)
+    assert {urlsplit(item["url"]).path for item in crawl.items} == {*HOSTILE, "/kept"}
+    stats = crawl.stats
+    assert stats["krowl/browser/cut_count"] >= 1
+    assert stats["krowl/browser/page_count"] == 2
+    assert stats["krowl/browser/page_failed_count/answer"] == 2
+    assert stats["krowl/browser/page_failed_count/error"] == 1
+    for path in HOSTILE.keys() - {"/dripping"}:
+        assert crawl.log.count(f"{path}> stays as it was fetched: ") == 1
+    assert "/error, status 500, text/html" in crawl.log
+    assert crawl.log.count("the browser cannot read it in time") == 1
+    assert "Traceback" not in crawl.log
 
 
 @pytest.mark.parametrize("most", [0, 1])

@@ -57,6 +57,13 @@ def test_off_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ),
         ({"PLAYWRIGHT_BROWSER_TYPE": "firefox"}, "PLAYWRIGHT_BROWSER_TYPE is 'firefox': "),
         ({"PLAYWRIGHT_LAUNCH_OPTIONS": '{"proxy": {}}'}, "PLAYWRIGHT_LAUNCH_OPTIONS has a proxy"),
+        ({"PLAYWRIGHT_LAUNCH_OPTIONS": "[1]"}, "PLAYWRIGHT_LAUNCH_OPTIONS='[1]' is no dict"),
+        ({"PLAYWRIGHT_LAUNCH_OPTIONS": "x"}, "PLAYWRIGHT_LAUNCH_OPTIONS='x' is no dict"),
+        ({"PLAYWRIGHT_LAUNCH_OPTIONS": '{"args": "--x"}'}, "is '--x': give a list of strings"),
+        (
+            {"PLAYWRIGHT_LAUNCH_OPTIONS": '{"args": ["--no-proxy-server"]}'},
+            "PLAYWRIGHT_LAUNCH_OPTIONS has '--no-proxy-server': ",
+        ),
     ],
 )
 def test_a_start_without_what_it_needs_is_refused(

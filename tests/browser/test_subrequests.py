@@ -158,6 +158,16 @@ def test_a_file_is_kept_for_the_next_page_for_a_while() -> None:
     assert world.counts["request_count"] == 3
 
 
+@pytest.mark.parametrize(("kind", "made"), [("image/png", 1), ("text/html", 2)])
+def test_without_tls_the_type_says_what_is_kept(kind: str, made: int) -> None:
+    """The browser sends Sec-Fetch-Dest to https: URLs alone."""
+    world = World()
+    world.headers = {"Content-Type": kind}
+    for _ in range(2):
+        world.ask(f"{URL}x")
+    assert world.counts["request_count"] == made
+
+
 @pytest.mark.parametrize(
     ("headers", "kind"),
     [

@@ -87,6 +87,86 @@ def test_a_permission_in_a_sheet_is_known(stopped: Any, tmp_path: Path) -> None:
     ]
 
 
+def sheets(folder: Path, *given: str) -> Path:
+    """Write sheets, each with the rows after its name; the first is of line 1."""
+    path = folder / "policies.toml"
+    path.write_text("".join(f'[[sheet]]\nname = "{at}"\n{rows}\n' for at, rows in enumerate(given)))
+    return path
+
+
+@pytest.mark.parametrize(("whole", "path", "decides"), [(5, 1, "0, line 4"), (1, 5, "1, line 8")])
+def test_the_delay_of_a_host_is_the_longest_of_its_paths(
+    stopped: Any, tmp_path: Path, whole: int, path: int, decides: str
+) -> None:
+    jobdir, url = stopped
+    policies = sheets(
+        tmp_path,
+        f'match = ["host:a.test"]\ndelay = {whole}',
+        f'match = ["test,a,)/2"]\ndelay = {path}',
+    )
+    for each in ("/2", "/other"):
+        found = ask(jobdir, url(each), "-s", f"KROWL_POLICIES={policies}")
+        assert found["sheets"] == [f"delay = 5.0: sheet {decides}"]
+
+
+def test_what_sheets_refuse_and_rewrite_is_explained(tmp_path: Path) -> None:
+    policies = sheets(
+        tmp_path,
+        'match = ["host:a.test"]\ndepth = 1',
+        'match = ["few.test"]\nmax_pages = 2',
+        'match = ["bare.test"]\nwww = "drop"\ntrailing_slash = "drop"',
+    )
+    spec = [
+        {**page("/", anchors("http://www.bare.test:{port}/w/")), "host": "bare.test"},
+        {**page("/", anchors("/one", "/two", "/three")), "host": "few.test"},
+        page("/", anchors("/one")),
+        page("/one", anchors("/deep")),
+        page("^/.*$", "x"),
+    ]
+    with SimulatedWeb(spec=spec) as web:
+        hosts = (HOST, "few.test", "bare.test", "other.test")
+        settings = {"KROWL_POLICIES": policies, "KROWL_DELAY_MIN": 0.02}
+        crawl = crawl_of(web, tmp_path, list(map(web.url, hosts)), settings=settings)
+        jobdir = crawl.run().jobdir
+        urls = {
+            "deep": web.url(HOST, "/deep"),
+            "free": web.url("other.test", "/never"),
+            "three": web.url("few.test", "/three"),
+            "later": web.url("few.test", "/later"),
+            "www": web.url("www.bare.test", "/w/"),
+            "never": web.url("www.bare.test", "/never"),
+        }
+        asked = [
+            entry.path
+            for entry in web.log()
+            if entry.host.startswith("few.") and "robots" not in entry.path
+        ]
+        kept = web.url("bare.test", "/w")
+    option = ("-s", f"KROWL_POLICIES={policies}")
+    found = {name: ask(jobdir, url, *option) for name, url in urls.items()}
+    assert found["deep"]["state"] == "unknown"
+    assert (
+        "by depth of a sheet 1. The depth of this one is set by sheet 0, line 4."
+        in found["deep"]["why"]
+    )
+    assert "depth" not in found["free"]["why"]
+    assert asked == ["/", "/one"]
+    assert (found["three"]["state"], found["three"]["setting"]) == ("dropped", "KROWL_POLICIES")
+    assert found["three"]["why"].endswith(
+        " Of its host, max_pages of a sheet is reached (sheet 1, line 8): what is queued beyond"
+        " that is dropped at its turn."
+    )
+    assert (found["later"]["state"], found["later"]["setting"]) == ("refused", "KROWL_POLICIES")
+    assert "max_pages of a sheet is reached (sheet 1, line 8)." in found["later"]["why"]
+    assert (found["www"]["url"], found["www"]["state"]) == (urls["www"], "fetched")
+    assert found["www"]["why"].startswith(
+        f"In place of a link to it, {kept} is fetched, by www of sheet 2, line 12; trailing_slash"
+        " of sheet 2, line 13. It was fetched at "
+    )
+    assert found["never"]["state"] == "unknown"
+    assert "is fetched, by www of sheet 2, line 12. It was not" in found["never"]["why"]
+
+
 def test_the_answer_is_a_text_for_people(stopped: Any, tmp_path: Path) -> None:
     jobdir, url = stopped
     text = scrapy("frontier", jobdir, "--explain", url("/secret/x")).stdout.decode()

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from textwrap import dedent
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.config.settings_file import LINE, UneditableError, edited
+from krowlspider.config.settings_file import FURTHER_LINE, LINE, UneditableError, edited
+from krowlspider.programs.krowl import SettingsModule
 from tests.support.crawling import CONTACT
 from tests.support.installed import installed
 
@@ -52,7 +56,7 @@ def values_of(text: str) -> dict[str, Any]:
 )
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 def test_the_lines_come_in_and_all_else_stays(before: str, after: str | None, newline: str) -> None:
-    text = edited(before.replace("\n", newline), VALUES, addon=True)
+    text = edited(before.replace("\n", newline), VALUES, addon=LINE)
     assert text.count("\n") == text.count(newline if "\n" in before else "\n")
     text = text.replace("\r\n", "\n")
     assert after is None or text == after
@@ -77,11 +81,21 @@ def test_the_lines_come_in_and_all_else_stays(before: str, after: str | None, ne
 )
 def test_a_text_that_cannot_be_edited_safely_is_refused(text: str, fault: str) -> None:
     with pytest.raises(UneditableError, match=fault):
-        edited(text, VALUES, addon=True)
+        edited(text, VALUES, addon=LINE)
+
+
+def test_mixed_and_old_line_breaks_stay() -> None:
+    text = edited('A = """a\r\nb"""\nADDONS = {\n}\n', {"JOBDIR": "x"}, addon=LINE)
+    assert text == f'A = """a\r\nb"""\nADDONS = {{{OURS}\n}}\nJOBDIR = "x"\r\n'
+    text = edited("A = 1\rADDONS = {}\rB = 2", {"JOBDIR": "x"}, addon=LINE)
+    assert text == f'A = 1\rADDONS = {{{OURS}}}\rJOBDIR = "x"\rB = 2\r'
 
 
 def test_settings_come_last_where_the_add_on_is_there() -> None:
-    text = edited("ADDONS = dict(a=1)\nA = 1\n", {"JOBDIR": "x"}, addon=False)
+    text = edited(
+        "ADDONS = dict(a=1)\nA = 1\n",
+        {"JOBDIR": "x"},
+    )
     assert text == 'ADDONS = dict(a=1)\nA = 1\n\n\nJOBDIR = "x"\n'
 
 
@@ -186,7 +200,7 @@ def test_init_says_what_a_start_refuses(tmp_path: Path) -> None:
     said = project.init("--contact", CONTACT, code=1)
     assert "A start is refused:\n- " in said
     assert "USER_AGENT='shop/1.0' must hold {contact}" in said
-    assert "TWISTED_REACTOR is None: it must have a value" in said
+    assert "TWISTED_REACTOR is None: give a value, or leave it out" in said
     assert "- scrapy-redis: remove SCHEDULER and DUPEFILTER_CLASS" in said
     assert "- scrapy-playwright: its pages are fetched by the same delays" in said
     assert said.endswith("krowlspider: no crawl starts before that is mended\n")
@@ -199,9 +213,48 @@ def test_init_prints_the_lines_where_it_cannot_write_them(tmp_path: Path) -> Non
     project = Project(tmp_path, "ADDONS['a.B'] = None\n")
     before = project.path.read_text()
     said = project.init("--contact", CONTACT, code=1)
-    assert said.startswith(f'{LINE}\nKROWL_CONTACT = "{CONTACT}"\nJOBDIR = "jobs/{{spider}}"\n')
-    assert "name ADDONS: put the lines above there\n" in said
+    assert said.startswith(
+        f'{FURTHER_LINE}\nKROWL_CONTACT = "{CONTACT}"\nJOBDIR = "jobs/{{spider}}"\n'
+    )
+    assert "name ADDONS: put the lines above at its end\n" in said
     assert project.path.read_text() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["from shop.shared import *\n", "from shop.shared import ADDONS\n"]
+)
+def test_add_ons_of_an_imported_module_stay(tmp_path: Path, text: str) -> None:
+    project = Project(tmp_path)
+    shared = 'ADDONS = {"shop.addon.Other": 300}\n'
+    project.path.with_name("shared.py").write_text(shared)
+    project.path.with_name("addon.py").write_text("class Other: ...\n")
+    project.path.write_text(project.path.read_text().replace("ADDONS = {}\n", text))
+    assert f"+{FURTHER_LINE}\n" in project.init("--contact", CONTACT)
+    kept = json.loads(project.scrapy("settings", "--get", "ADDONS"))
+    assert kept == {"krowlspider.addon.Krowl": 100, "shop.addon.Other": 300}
+
+
+def test_add_ons_as_json_are_printed_in_full(tmp_path: Path) -> None:
+    """Scrapy takes them. A dictionary cannot continue them."""
+    project = Project(tmp_path)
+    text = "ADDONS = '{\"shop.addon.Other\": 300}'\n"
+    project.path.write_text(project.path.read_text().replace("ADDONS = {}\n", text))
+    project.path.with_name("addon.py").write_text("class Other: ...\n")
+    said = project.init("--contact", CONTACT, code=1)
+    assert said.startswith(f"ADDONS = {{'shop.addon.Other': 300, {OURS}}}\n")
+    assert "because ADDONS is not written as {...}" in said
+
+
+def test_a_read_only_module_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType("settings")
+    module.__file__ = str(tmp_path / "settings.py")
+    (tmp_path / "settings.py").write_text("A = 1\n")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    assert (
+        SettingsModule(module).planned({"JOBDIR": "x"}, addon=True).hindrance == "it is read-only"
+    )
 
 
 def test_lines_that_would_be_overridden_are_not_written(tmp_path: Path) -> None:

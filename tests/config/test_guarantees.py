@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from scrapy import Request, Spider
 from scrapy.crawler import Crawler
+from scrapy.downloadermiddlewares.robotstxt import RobotsTxtMiddleware
 from scrapy.settings import Settings, default_settings
 from scrapy.statscollectors import MemoryStatsCollector
 
@@ -293,6 +294,19 @@ def test_a_component_that_is_needed_is_not_taken_away(needed: Any, in_base: bool
         f" {name}, and any {name}_BASE of your own"
     )
     assert fault.endswith(needed.way_out)
+
+
+class OwnRobots(RobotsTxtMiddleware): ...
+
+
+@pytest.mark.parametrize("kind", [RobotsTxtMiddleware, OwnRobots])
+def test_a_second_robots_middleware_is_refused(kind: type[RobotsTxtMiddleware]) -> None:
+    """Its request would wait for its own page, and the crawl would stand still."""
+    (fault,) = missing(project_settings(DOWNLOADER_MIDDLEWARES={kind: 100}))
+    assert f"{kind.__name__}, whose requests for robots.txt would wait" in fault
+    assert not missing(project_settings(DOWNLOADER_MIDDLEWARES={kind: None}))
+    off = project_settings(DOWNLOADER_MIDDLEWARES={kind: 100}, ROBOTSTXT_OBEY=False)
+    assert not missing(off)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

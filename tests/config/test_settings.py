@@ -359,12 +359,6 @@ def test_index_now_needs_a_crawl_that_goes_on():
     assert "KROWL_RECRAWL is not continuous" in refusal(KROWL_INDEXNOW="1", KROWL_RECRAWL="once")
 
 
-def test_index_now_needs_the_address_of_the_metrics():
-    on = {"KROWL_INDEXNOW": "1", "KROWL_RECRAWL": "continuous"}
-    assert "PROMETHEUS_ENABLED is False" in refusal(**on, PROMETHEUS_ENABLED="0")
-    validate(project_settings(**on))
-
-
 def test_feeds_that_can_be_written_are_taken(tmp_path: Path) -> None:
     """Whatever lies beside them; nothing is left by the check but their folders."""
     (tmp_path / "x").mkdir()

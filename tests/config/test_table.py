@@ -237,4 +237,4 @@ OPTIONAL = {
 
 @pytest.mark.parametrize("name", sorted(ROWS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
 def test_none_is_refused_where_a_value_is_needed(name: str):
-    assert refusal(**{name: None}) == f"{name} is None: it must have a value"
+    assert refusal(**{name: None}) == f"{name} is None: give a value, or leave it out"

@@ -33,6 +33,10 @@ BAD_ARGUMENTS: list[tuple[str, dict[str, Any], str]] = [
     ("hosts", {"limit": 201}, "limit=201: give 1 to 200"),
     ("host", {"name": "x.test"}, "no host 'x.test'"),
     ("explain", {}, "explain needs url"),
+    ("explain", {"url": "http://a.test/\ud800"}, "url is no text, it has half of a character"),
+    ("host", {"name": "\udfff"}, "name is no text"),
+    ("pause", {"host": ""}, "host is empty: leave it out to pause the crawl"),
+    ("resume", {"host": ""}, "host is empty: leave it out to resume the crawl"),
 ]
 # Messages, with the status and the code of the answer.
 BAD_MESSAGES: list[tuple[object, int, int]] = [
@@ -161,7 +165,7 @@ def check_that_a_bad_argument_is_named(crawl: SimpleNamespace) -> None:
 
 def check_that_other_orders_are_no_tools(crawl: SimpleNamespace) -> None:
     """What no order takes back is for a person."""
-    for name in ("forget", "reload", "set", "snapshot", "import", "../metrics", 5, None):
+    for name in ("forget", "reload", "set", "snapshot", "import", "../metrics", 5, None, [], {}):
         code, found = modern(crawl, asked("tools/call", name=name), token_of(crawl))
         assert (code, found["error"]["code"]) in {(400, -32602), (400, -32020)}
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from krowlspider.hooks import Hooks
 from krowlspider.hooks.calls import BAD_MAX, HELD, SLOW, Call
@@ -16,13 +19,12 @@ from tests.support.crawls import ROBOTS, anchors, crawl_of, page, paths
 from tests.support.simulated_web import SimulatedWeb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    import pytest
     from scrapy.http import Response
 
-    from krowlspider.hooks import Url
+    from krowlspider.hooks import Answer, Url
 
 
 class Clock:
@@ -47,6 +49,114 @@ def call_of(method: Callable[..., Any], clock: Clock | None = None) -> tuple[Cal
 
 def fail(*_: Any) -> None:
     raise ValueError("of a user")
+
+
+def cancelled(*_: Any) -> None:
+    raise asyncio.CancelledError
+
+
+def ends(*_: Any) -> None:
+    sys.exit(3)
+
+
+@pytest.mark.parametrize("method", [fail, cancelled, ends])
+def test_whatever_a_hook_raises_is_counted(method: Callable[..., Any]) -> None:
+    """A cancelled task of its own, or sys.exit(), would end a page without its links."""
+
+    async def later() -> None:
+        await asyncio.sleep(0)
+        method()
+
+    async def main() -> None:
+        call, counted = call_of(later)
+        assert await call.answer() is None
+        assert counted == {"failed_count/filter": 1}
+
+    asyncio.run(main())
+    call, counted = call_of(method)
+    assert call.now() is None
+    assert counted == {"failed_count/filter": 1}
+
+
+def test_a_crawl_that_stops_cancels_a_hook() -> None:
+    async def main() -> None:
+        call, counted = call_of(lambda: asyncio.sleep(60))
+        call._timeout = 60
+        task = asyncio.create_task(call.answer())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert not counted
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", [0, 1, "no", [], asyncio.sleep(0)])
+def test_an_answer_of_another_type_is_counted(wrong: Any) -> None:
+    """Such as the coroutine of a function that wraps a hook."""
+    call, counted = call_of(lambda: wrong)
+    assert call.verdict(call.now()) is None
+    assert counted == {"failed_count/filter": 1}
+
+
+def test_a_generator_counts_as_its_hook() -> None:
+    clock = Clock()
+
+    def raises() -> Iterator[str]:
+        yield "/a"
+        raise KeyError("href")
+
+    def holds() -> Iterator[str]:
+        yield clock.hold(SLOW * 2)
+
+    call, counted = call_of(raises, clock)
+    assert call.items(raises(), 5) is None
+    assert call.items(itertools.repeat("/a"), 5) is None
+    assert call.items("/a", 5) is None
+    assert counted == {"failed_count/filter": 3}
+    assert call.items(holds(), 5) == ["answer"]
+    assert counted["slow_count/filter"] == 1
+
+
+class ByGenerator(Hooks):
+    def start(self, seeds: Sequence[str]) -> Iterator[str]:
+        yield seeds[0]
+        raise ConnectionError("no database")
+
+    def visit(self, url: Url, response: Response) -> Iterator[str]:
+        for anchor in response.css("a"):
+            yield anchor.attrib["data-href"]
+
+
+def test_links_of_the_spider_hold_if_a_generator_raises(tmp_path: Path) -> None:
+    """And so do the seeds as given."""
+    crawl, log = hooked(tmp_path, ByGenerator)
+    assert sorted(paths(log)) == ["/", "/a", "/b", "/gone"]
+    assert crawl.stats["krowl/hooks/failed_count/start"] == 1
+    # /b and /gone have no links.
+    assert crawl.stats["krowl/hooks/failed_count/visit"] == 2
+
+
+class Changing(Hooks):
+    """Changes what it is given."""
+
+    def archive(self, url: Url, answer: Answer) -> None:
+        answer.headers.clear()
+        answer.request_headers.clear()
+
+    def fetched_robots(self, url: Url, response: Response) -> None:
+        url.url = url.host = "b.test"
+
+    def visit(self, url: Url, response: Response) -> None:
+        url.url = "http://b.test/"
+        assert "Content-Type" in response.headers
+
+
+def test_what_a_hook_is_given_is_its_own(tmp_path: Path) -> None:
+    crawl, log = hooked(tmp_path, Changing)
+    assert sorted(paths(log)) == ["/", "/a", "/b", "/gone"]
+    assert not [name for name in crawl.stats if "failed_count/" in name]
 
 
 def test_a_hook_that_raises_is_named_once_and_cut_off(caplog: pytest.LogCaptureFixture) -> None:

@@ -206,7 +206,8 @@ class Robots(Watching):
     async def request_robots(self, url: Url) -> str | None:
         await asyncio.sleep(0)
         if "a.test" in url.url:
-            return "User-agent: *\nDisallow: /b\n"
+            # A lone surrogate is no text.
+            return "User-agent: *\nDisallow: /b\n# \ud83d\n"
         return None
 
     async def fetched_robots(self, url: Url, response: Response) -> None:

@@ -19,8 +19,9 @@ from krowlspider.recrawl.value import USUAL, Terms
 from tests.hooks.test_gocrawl_hooks import SITE, Watching, hooked
 from tests.job.test_cluster_traffic import identify, traffic_in
 from tests.support.archived import Records, valid_records
-from tests.support.crawling import write_seeds
+from tests.support.crawling import Crawl, write_seeds
 from tests.support.crawls import ROBOTS, anchors, crawl_of, dropped, page, pages, paths, refused
+from tests.support.rawweb import Raw, RawWeb
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
 
@@ -136,6 +137,42 @@ def test_what_is_cut_is_redacted_too(tmp_path: Path) -> None:
     assert sum(b"Set-Cookie: [removed]" in block for block in blocks) == 2
     assert max(map(len, blocks)) > 900_000
     assert not any(b"s3cret" in block for block in blocks)
+
+
+class ForgettingAll(Hooks):
+    def archive(self, url: Url, answer: Answer) -> Any:
+        return Redact("set-cookie", "x-secret", "link")
+
+
+def test_no_line_of_a_redacted_field_is_left(tmp_path: Path) -> None:
+    """In trailers, folded, repeated, with blanks, and before the final answer."""
+    start = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+    chunks = (
+        b"Transfer-Encoding: chunked\r\n\r\n2;x=y\r\n<p\r\n1\r\n>\r\n0\r\n"
+        b"Set-Cookie: s3cret\r\nX-Kept: kept\r\nx-secret:\ts3cret\r\n s3cret\r\n\r\n"
+    )
+    plain = b"Content-Length: 0\r\n\r\n"
+    answers = {
+        "/trailers": start + chunks,
+        "/cut-in-trailers": start + chunks[:-4],
+        "/folded": start + b"Set-Cookie : a;\r\n\ts3cret\r\nset-cookie: s3cret\r\n" + plain,
+        "/hints": b"HTTP/1.1 103 Early Hints\r\nLink: <s3cret>\r\n\r\n" + start + plain,
+    }
+    with RawWeb({path: Raw(data, closes="cut" in path) for path, data in answers.items()}) as web:
+        seeds = [f"http://a.test:{web.port}{path}" for path in answers]
+        settings = {"KROWL_HOOKS": f"{__name__}.ForgettingAll", "RETRY_TIMES": 0}
+        crawl = Crawl(
+            tmp_path / "job",
+            arguments={"seeds": write_seeds(tmp_path / "seeds", seeds)},
+            settings={**settings, "KROWL_WARC_REVISIT": 0},
+        ).run()
+    blocks = [record.block for record in Records.of(crawl.jobdir / "warc").of_kind("response")]
+    assert len(blocks) == len(answers) + 1
+    assert not [block for block in blocks if b"s3cret" in block]
+    whole = next(block for block in blocks if b"x-secret" in block and block.endswith(b"\r\n\r\n"))
+    assert whole.endswith(
+        b"1\r\n>\r\n0\r\nSet-Cookie: [removed]\r\nX-Kept: kept\r\nx-secret: [removed]\r\n\r\n"
+    )
 
 
 def test_what_readers_need_is_not_redacted() -> None:

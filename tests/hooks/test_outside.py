@@ -107,6 +107,36 @@ def test_what_cannot_be_taken_is_refused_at_once(monkeypatch: pytest.MonkeyPatch
     asyncio.run(main())
 
 
+def test_a_thread_in_enqueue_at_the_end_gets_an_error() -> None:
+    """It had asked before the end, and would wait for ever after it."""
+
+    async def main() -> None:
+        _, made, queue = life_of(at_once)
+        await made.start(())
+        enqueue = made.enqueue
+        await made.end("finished")
+        with pytest.raises(HookError, match="the crawl does not run any more"):
+            enqueue(["a.test"])
+        assert not queue.given
+        assert not made.is_taking
+
+    asyncio.run(main())
+
+
+def test_the_crawl_does_not_wait_for_itself() -> None:
+    async def main() -> None:
+        hooks, made, _ = life_of(at_once)
+        await made.start(())
+        done = hooks.enqueue("a.test")
+        with pytest.raises(HookError, match="waits for ever: await enqueue"):
+            done.result()
+        assert await asyncio.to_thread(done.result) == 1
+        assert done.result() == 1
+        await made.end("finished")
+
+    asyncio.run(main())
+
+
 def test_an_error_of_the_disk_is_raised_to_the_caller() -> None:
     async def fails() -> None:
         raise StoreError("the disk is full")

@@ -91,7 +91,7 @@ _ELSEWHERE = {
     # Of a hook: tests/hooks.
     "hook",
     # Of sheets: tests/whole_crawls/test_policies.py and test_site_policies.py.
-    *("depth", "head_type", "max_bytes", "max_pages", "max_seconds"),
+    *("sheet_depth", "head_type", "max_bytes", "max_pages", "max_seconds"),
     *("sheet_exclude", "sheet_include"),
 }
 

@@ -10,10 +10,16 @@ import pytest
 from krowlspider.errors import SettingsError
 from krowlspider.job import site_policies
 from krowlspider.job.site_policies import SitePolicies
+from krowlspider.policies.rewrites import rewritten
 from krowlspider.policies.sheets import BadPolicies
+from krowlspider.urls.canonical import host_of
+from tests.frontier.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from krowlspider.policies.keys import Policy
+    from krowlspider.policies.sheets import HostPolicies
 
 SHEET = b'[[sheet]]\nname = "a"\nmatch = ["a.test"]\ndepth = 1\n'
 
@@ -140,3 +146,68 @@ def test_sheets_of_a_block_stay_with_its_addresses(
     sites = SitePolicies(path, address_of=lambda _: known)
     assert sites.permit("a.test", address, is_page=True) is page
     assert sites.permit("a.test", address, is_page=False) is robots
+
+
+LIMITED = """
+[[sheet]]
+name = "few"
+match = ["few.test"]
+max_pages = 2
+
+[[sheet]]
+name = "none"
+match = ["test,few,)/none"]
+max_pages = 0
+
+[[sheet]]
+name = "bare"
+match = ["bare.test"]
+www = "drop"
+
+[[sheet]]
+name = "kept"
+match = ["kept.test"]
+www = "keep"
+"""
+
+
+def test_limits_are_asked_once_for_a_host_and_policy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many links a page has to the host, and in whatever order."""
+    path = tmp_path / "policies.toml"
+    write(path, LIMITED.encode())
+    sites = SitePolicies(path)
+    quotas = sites.quotas(MemoryStore(), lambda: 0.0)
+    refusal, asked = quotas.refusal, list[str]()
+
+    def count(found: HostPolicies, host: str, url: str, *, is_page: bool = True) -> str:
+        asked.append(url)
+        return refusal(found, host, url, is_page=is_page)
+
+    monkeypatch.setattr(quotas, "refusal", count)
+    hosts = ["few.test", "bare.test", "few.test", "www.few.test", "free.test"] * 20
+    urls = [f"http://{host}/{'none/' * (at % 5 == 2)}{at}" for at, host in enumerate(hosts)]
+    reasons = sites.refusals(
+        urls, hosts, 1, [None] * 100, is_given=False, is_requisite=False, is_beyond=False
+    )
+    assert asked == [urls[0], urls[2], urls[3]]
+    assert reasons == [None, None, "max_pages", None, None] * 20
+
+
+def test_only_urls_of_hosts_whose_sheets_rewrite_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "policies.toml"
+    write(path, LIMITED.encode())
+    sites, looked = SitePolicies(path), list[str]()
+
+    def rewrite(url: str, policy: Policy) -> str:
+        looked.append(url)
+        return rewritten(url, policy)
+
+    monkeypatch.setattr(site_policies, "rewritten", rewrite)
+    hosts = ("www.bare.test", "www.kept.test", "www.few.test", "free.test")
+    urls = [f"http://{host}/" for host in hosts]
+    assert sites.rewritten(urls, host_of) == ["http://bare.test/", *urls[1:]]
+    assert looked == urls[:1]

@@ -536,6 +536,42 @@ time.sleep(1)
         assert web.url("a.test", "/slow") in asked(web)
 
 
+def test_a_crawl_ends_though_a_forked_process_lives(tmp_path: Path) -> None:
+    """A pool of workers that was forked during the crawl outlives its program."""
+    text = """
+import os, signal, sys
+from krowlspider import run
+
+pages = run({seed!r}, contact={contact!r}, settings={settings!r}, jobdir="job")
+next(pages)
+if os.fork() == 0:
+    try:
+        next(pages)
+    except RuntimeError as error:
+        print(error, flush=True)
+    sys.stdin.read()
+    os._exit(0)
+os.wait()
+"""
+    with small_web() as web:
+        text = text.format(seed=web.url("a.test"), contact=CONTACT, settings=REACHING)
+        with subprocess.Popen(
+            [sys.executable, "-c", text],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=DEVNULL,
+        ) as started:
+            assert started.stdin is not None
+            assert started.stdout is not None
+            assert b"this crawl is of another process" in started.stdout.readline()
+            child = int((tmp_path / "job" / "lock").read_text())
+            started.kill()
+            wait_for_end(child)
+            started.stdin.close()
+
+
 @pytest.mark.timeout(300)
 def test_ctrl_c_ends_a_program_and_its_crawl(tmp_path: Path) -> None:
     """A terminal sends it to the whole foreground group: the archive is whole when the program has

@@ -122,3 +122,10 @@ async def test_lines_and_stats_come_before_pages_and_are_bounded() -> None:
     assert text.endswith("ValueError: a fault")
     logger.removeHandler(lines)
     await program.close()
+
+
+def test_a_line_that_cannot_be_formatted_is_no_error() -> None:
+    """It would be raised where a pipeline logs, and lose the item."""
+    lines = Lines()
+    lines.handle(logging.makeLogRecord({"msg": "%d pages", "args": ("x",)}))
+    assert [line.text for line in lines.kept] == ["%d pages cannot be formatted with ('x',)"]

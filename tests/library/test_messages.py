@@ -46,6 +46,20 @@ MESSAGES = [
 ]
 
 
+def test_what_cannot_be_sent_is_sent_as_text() -> None:
+    """Else a line about a file whose name is no text would end the crawl."""
+    line = Line("a", 30, "no \udcff.txt", 1.0)
+    stats = {"n": 1, "big": 10**40, ("a", 1): {1: "\udcff"}, "none": None, "x": 0.5}
+    end = End(Fault("JobError", "no \udcff"), stats)
+    sent = b"".join(map(bytes, map(frame, (line, Stats(stats), end))))
+    held = {"n": 1, "big": str(10**40), "('a', 1)": {"1": "\\udcff"}, "none": None, "x": 0.5}
+    assert list(Frames().feed(sent)) == [
+        Line("a", 30, "no \\udcff.txt", 1.0),
+        Stats(held),
+        End(Fault("JobError", "no \\udcff"), held),
+    ]
+
+
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 1000, 100_000])
 def test_messages_are_put_together_again(size: int) -> None:
     sent = b"".join(map(bytes, map(frame, MESSAGES)))

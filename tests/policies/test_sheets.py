@@ -148,6 +148,8 @@ def test_hosts_without_a_sheet_have_none() -> None:
         ('exclude = ["a.*b.*c.*d"]', "could take time beyond the square of its length"),
         ('exclude = "a"', "line 4: exclude = 'a': must be a list of texts"),
         ('robots = "override"', "line 4: robots = 'override' needs it in writing: write permi"),
+        ('permission = "a letter"', "line 4: permission is for robots = 'override': write robots"),
+        ('robots = "obey"\npermission = "x"', "line 5: permission is for robots = 'override': "),
         ("recrawl_min = 9\nrecrawl_max = 8", "line 4: recrawl_min is above recrawl_max"),
         ('headers = {Crawler-Max-Price = "USD 1"}', "no request may offer to pay"),
         ('headers = {Cookie = "a"}', "must not set Cookie: use the key cookies"),
@@ -209,6 +211,47 @@ def test_sheets_of_equal_rank_must_not_contradict() -> None:
         "p.toml line 9: depth of sheet 'b' contradicts line 4, of sheet 'a': both match"
         " example.org; leave it out of one of them"
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("www.example.org:80", "www.example.org:443"),
+        ("www.example.org:443", "host:www.example.org:80"),
+    ],
+)
+def test_a_host_is_one_at_its_default_ports(one: str, other: str) -> None:
+    (found,) = errors(sheet("a", one, "depth = 1"), sheet("b", other, "depth = 2"))
+    assert found.startswith("p.toml line 8: depth of sheet 'b' contradicts line 4, of sheet 'a'")
+    assert "both match www.example.org at ports 80 and 443" in found
+    policies = parsed(sheet("a", one, "depth = 1"), sheet("b", other, "delay = 2"))
+    host = policies.of_host("www.example.org")
+    assert host is not None
+    assert host.fixed == Policy(depth=1, delay=2.0)
+    assert policies.of_host("www.example.org:8080") is None
+
+
+PERMITTED = ("/", "/obey", "/own")
+
+
+def test_a_permission_is_that_of_the_sheet_that_decides_about_robots() -> None:
+    override = 'robots = "override"'
+    policies = parsed(
+        sheet("a", "example.org", override, 'permission = "first"'),
+        sheet("b", "org,example)/obey", 'robots = "obey"'),
+        sheet("c", "org,example)/own", override, 'permission = "second"'),
+    )
+    found = policies.of_host("example.org")
+    assert found is not None
+    rules = {path: (found.of(path).robots, found.of(path).permission) for path in PERMITTED}
+    assert rules == {
+        "/": ("override", "first"),
+        "/obey": ("obey", None),
+        "/own": ("override", "second"),
+    }
+    assert [found.why(path, "permission") for path in PERMITTED] == [("a", 5), None, ("c", 14)]
+    explained = policies.explained("http://example.org/obey")
+    assert explained == ["robots = obey: sheet b, line 9"]
 
 
 def test_equal_sheets_of_equal_rank_are_merged() -> None:

@@ -147,7 +147,7 @@ def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
     assert dropped(crawl) == {
         "sheet_exclude": 2,
         "sheet_include": 7,
-        "depth": 1,
+        "sheet_depth": 1,
         "host": 1,
         # Of 1 + 8 URLs, and of twice as many, and "/deep/2" of each "/news/1".
         "max_pages": (9 - 3 + 1) + (18 - 4 + 2),

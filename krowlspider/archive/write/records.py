@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from krowlspider.archive.cdxj import DOM_URI, POLICIES_URI, SEEDS_URI
-from krowlspider.archive.payload import Original, digest, is_plain
+from krowlspider.archive.payload import Original, digest, is_chunked, is_plain, trailers_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -139,7 +139,8 @@ class Resource(Struct, eq=False):
 
 
 def redact(capture: Capture) -> Capture:
-    """Return a capture with ``[removed]`` in place of the values of its redacted header fields.
+    """Return a capture with ``[removed]`` in place of the values of its redacted fields, in
+    headers and trailers.
 
     Payload and status line stay as they were received.
     """
@@ -149,14 +150,17 @@ def redact(capture: Capture) -> Capture:
         rb"(?<![^\r\n])(%b)[ \t]*:[^\r\n]*(?:(?:\r\n|\r|\n)[ \t]+[^\r\n]*)*" % names, re.IGNORECASE
     )
     response, request = capture.response_bytes, capture.request_bytes
-    head = field.sub(rb"\1: [removed]", bytes(response[: capture.head]))
-    whole = head + bytes(response[capture.head :])
-    asked, end, body = request.partition(b"\r\n\r\n")
+    received = bytes(response[: capture.head])
+    head = field.sub(rb"\1: [removed]", received)
+    end = trailers_of(response, capture.head) if is_chunked(received) else len(response)
+    trailers = field.sub(rb"\1: [removed]", bytes(response[end:]))
+    whole = b"".join((head, response[capture.head : end], trailers))
+    asked, blank, body = request.partition(b"\r\n\r\n")
     return replace(
         capture,
         head=len(head),
         response_bytes=memoryview(whole) if isinstance(response, memoryview) else whole,
-        request_bytes=field.sub(rb"\1: [removed]", asked) + end + body,
+        request_bytes=field.sub(rb"\1: [removed]", asked) + blank + body,
     )
 
 

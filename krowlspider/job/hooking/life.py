@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 # URLs from outside that wait to be taken, and those taken in one turn of the event loop.
 WAITING_MAX = 100_000
 _AT_ONCE = 200
+# Seeds of `Hooks.start`.
+_SEEDS_MAX = 1_000_000
 
 
 class HookLife:
@@ -48,6 +50,7 @@ class HookLife:
         self._make_durable = make_durable
         self._loop = asyncio.get_running_loop()
         self._waiting = 0
+        self._is_over = False
         self._lock = threading.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._handler: _LogHandler | None = None
@@ -63,10 +66,12 @@ class HookLife:
         found = await call.answer(seeds)
         if found is None:
             return None
+        pairs = found.items() if isinstance(found, Mapping) else found
+        items = call.items(pairs, _SEEDS_MAX)
+        if items is None:
+            return None
         try:
-            if isinstance(found, str | bytes):
-                raise HookError("seeds are a list or a mapping: return [url]")
-            states = found if isinstance(found, Mapping) else dict.fromkeys(found)
+            states = dict(items) if isinstance(found, Mapping) else dict.fromkeys(items)
             return [(_seed(url), state_text(state, url)) for url, state in states.items()]
         except (HookError, TypeError) as error:
             call.failed(error)
@@ -82,16 +87,18 @@ class HookLife:
         seeds = [_seed(url) for url in islice(urls, WAITING_MAX + 1)]
         text = state_text(state, seeds[0].url if seeds else "")
         with self._lock:
+            if self._is_over:
+                raise HookError("the crawl does not run any more")
             if self._waiting + len(seeds) > WAITING_MAX:
                 raise HookError(
                     f"{counted(self._waiting, 'URL')} to be taken already, {WAITING_MAX:,} at most:"
                     " wait for what enqueue() returned before"
                 )
             self._waiting += len(seeds)
-        done = Enqueued()
-        # Nobody can cancel it.
-        done.set_running_or_notify_cancel()
-        self._loop.call_soon_threadsafe(self._begin, seeds, text, done)
+            done = Enqueued(self._loop)
+            # Nobody can cancel it.
+            done.set_running_or_notify_cancel()
+            self._loop.call_soon_threadsafe(self._begin, seeds, text, done)
         return done
 
     def _begin(self, seeds: list[Seed], state: str, done: Enqueued) -> None:
@@ -134,6 +141,9 @@ class HookLife:
         if (call := self._hooked.calls.get("end")) is not None:
             await call.answer(reason)
         self._hooked.hooks._enqueue = None
+        with self._lock:
+            # A thread may be in `enqueue` still.
+            self._is_over = True
         # What a thread has just given begins in the next turn.
         await asyncio.sleep(0)
         if self._tasks:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.frontier.entry import UNMARKED
 from krowlspider.frontier.entry_queues import HOOK
@@ -76,7 +76,7 @@ class LinkHooks:
         one = LinkBatch(
             self, [entry.url], lambda _: host, depth=entry.depth, page="", states=states
         )
-        answer: bool | None = one.ask(entry.url, is_known=is_known)
+        answer = one.ask(entry.url, is_known=is_known)
         entry.state = one.state(entry.url)
         return answer
 
@@ -143,11 +143,11 @@ class LinkBatch:
             self._links[url] = link
         return link
 
-    def ask(self, url: str, *, is_known: bool) -> Any:
+    def ask(self, url: str, *, is_known: bool) -> bool | None:
         """Return the answer of `Hooks.filter`, which is overridden."""
         call = self._hooks.filter
         assert call is not None
-        return call.now(self._link(url), is_known)
+        return call.verdict(call.now(self._link(url), is_known))
 
     def wanted_again(
         self, keys: Sequence[bytes | None], known: list[bool]
@@ -186,7 +186,7 @@ class LinkBatch:
         for at, (url, reason) in enumerate(zip(urls, reasons, strict=True)):
             if reason is None or reason in SCOPE:
                 asked += 1
-                answer = call.now(self._link(url), reason)
+                answer = call.verdict(call.now(self._link(url), reason))
                 if answer is False:
                     reasons[at] = HOOK
                 elif answer is True and reason is not None:

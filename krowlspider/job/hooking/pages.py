@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Links of a page, as for those that the spider finds.
 _LINKS_MAX = 10_000
+# The same with repeats, and with what is no link.
+_ITEMS_MAX = 10 * _LINKS_MAX
 
 
 class DelayHook:
@@ -107,7 +109,8 @@ class PageHooks:
             return None
         found = await call.answer(self.url(in_flight))
         if isinstance(found, str):
-            found = found.encode()
+            # A lone surrogate is no text.
+            found = found.encode(errors="replace")
         if found is None or isinstance(found, bytes):
             return found if found is None else Response(in_flight.url, body=found, request=request)
         call.failed(HookError(f"a robots.txt is text or bytes, not {type(found).__name__}"))
@@ -135,7 +138,7 @@ class PageHooks:
             return None
         found = await call.answer(url, response)
         self._keep(in_flight, url, call)
-        return found if found is None else bool(found)
+        return call.verdict(found)
 
     async def archives(
         self, in_flight: InFlight, exchange: Exchange
@@ -145,11 +148,12 @@ class PageHooks:
         assert call is not None
         sent = exchange.request_bytes.partition(b"\r\n\r\n")[0].split(b"\r\n")[1:]
         request = [(name, value.strip()) for name, _, value in (x.partition(b":") for x in sent)]
-        answer = Answer(exchange.status, exchange.headers, request, exchange.response_size)
+        headers = list(exchange.headers)
+        answer = Answer(exchange.status, headers, request, exchange.response_size)
         found = await call.answer(self.url(in_flight), answer)
         if isinstance(found, Redact):
             return True, found
-        if found not in (None, True, False):
+        if found is not None and not isinstance(found, bool):
             call.failed(HookError(f"{found!r:.100} is neither KEEP nor SKIP nor Redact(...)"))
         # The archive shows why a host was crawled or not.
         return found is not False or in_flight.robots_fetch is not None, frozenset()
@@ -175,23 +179,24 @@ class PageHooks:
         self._keep(in_flight, url, call)
         if found is None:
             return None
+        items = call.items(found, _ITEMS_MAX)
+        if items is None:
+            return None
         try:
-            return _links(found, response.url)
+            return _links(items, response.url)
         except (HookError, TypeError, ValueError) as error:
             call.failed(error)
             return None
 
     async def has_visited(self, in_flight: InFlight | None, links: list[str]) -> None:
         if self.visited is not None and in_flight is not None:
-            await self.visited.answer(self.url(in_flight), links)
+            await self.visited.answer(self.url(in_flight), list(links))
 
 
-def _links(found: Any, base: str) -> tuple[list[str], dict[str, str]]:
+def _links(found: list[Any], base: str) -> tuple[list[str], dict[str, str]]:
     """:raises HookError: one is no text or no `Link`, or they are too many"""
     urls: dict[str, None] = {}
     states: dict[str, str] = {}
-    if isinstance(found, str | bytes):
-        raise HookError("links are a list: return [url]")
     for each in found:
         link = Link(each) if isinstance(each, str) else each
         if not isinstance(link, Link):
