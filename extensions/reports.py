@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scrapy import signals
 from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
+from krowlspider.engine.scheduler import Scheduler
 from krowlspider.job.crawls import job_of
 from krowlspider.job.report import INTERVAL, Record
 from krowlspider.views.report import report_on
@@ -32,7 +33,8 @@ class Reports:
         return cls(crawler)
 
     def _start(self) -> None:
-        self._record = Record(job_of(self._crawler))
+        budget = Scheduler.of(self._crawler).budget
+        self._record = Record(job_of(self._crawler), lambda: budget.is_spent)
         self._call = create_looping_call(self._record.sample)
         self._call.start(INTERVAL, now=True)
 

@@ -156,9 +156,10 @@ class Control:
         """
         if not 0 <= limit <= SEEDS_MAX:
             raise ValueError(f"limit={limit}: give 0 to {SEEDS_MAX}")
+        budget = Scheduler.of(self._crawler).budget
         found: SeedReport | None = None
         async with self._reading_seeds:
-            steps = report_seeds(self._job.store, tag, limit)
+            steps = report_seeds(self._job.store, tag, limit, is_spent=budget.is_spent)
             while True:
                 begun = perf_counter()
                 if not (some := list(islice(steps, _SEEDS_AT_ONCE))):

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import sys
 from functools import cached_property, lru_cache, partial
+from http import HTTPStatus
 from http.client import NOT_MODIFIED
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ from krowlspider.politeness.loop_cost import HEAVY, own_rest
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.validators import headers_of as headers_of_conditions
 from krowlspider.urls.encoding import HTML, computed_type
-from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES, values_of
+from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES, price_in, values_of
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -505,7 +506,13 @@ class DownloadHandler(BaseDownloadHandler):
             # would go unseen.
             self._count_left("modified")
             modified = b""
-        return Fetched(exchange.times.started, status, etag, modified, meaning, receipt)
+        price = ""
+        if status == HTTPStatus.PAYMENT_REQUIRED:
+            named = [value for name, value in exchange.headers if name.lower() == b"crawler-price"]
+            price = price_in({b"Crawler-Price": named})
+        return Fetched(
+            exchange.times.started, status, etag, modified, meaning, receipt, price=price
+        )
 
     def _count_left(self, validator: str) -> None:
         self._count(f"krowl/pages/validator_left_count/{validator}")

@@ -45,7 +45,7 @@ class Fetched(Struct, eq=False):
     ``started`` is its WARC-Date, in seconds since the epoch. ``etag`` and ``modified`` are as the
     server sent them, empty where they cannot be sent back. ``meaning`` is what it says of the page
     that was there before. ``text`` is the digest of its main text, empty without KROWL_RECRAWL, and
-    where it has none.
+    where it has none. ``price`` is what it asks for, empty for nothing.
     """
 
     started: float
@@ -55,6 +55,7 @@ class Fetched(Struct, eq=False):
     meaning: Meaning
     receipt: Receipt
     text: bytes = b""
+    price: str = ""
 
 
 def validators_in(

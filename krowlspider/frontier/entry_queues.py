@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.limits import DomainBudget, DomainLoad, FrontierLimits
     from krowlspider.frontier.schedule.scheduler import HostScheduler
+    from krowlspider.frontier.seed_limits import SeedLimits
     from krowlspider.frontier.store.store import Batch, Store
 
 # Entries of a host that are read together when it is popped.
@@ -371,6 +372,7 @@ class Admission:
     ``dropped/domain_budget``, one of a retired host as ``dropped/crawl_delay``.
 
     ``may_overflow`` returns whether the disk has room for more than ``limits.total`` URLs.
+    ``of_seeds`` counts the refused ones of each seed, None where seeds are not kept.
     """
 
     def __init__(
@@ -380,8 +382,11 @@ class Admission:
         budget: DomainBudget,
         counters: Counter[str],
         may_overflow: Callable[[], bool],
+        *,
+        of_seeds: SeedLimits | None = None,
     ):
         self._limits = limits
+        self._of_seeds = of_seeds
         self._load = load
         self._budget = budget
         self._counters = counters
@@ -437,9 +442,9 @@ class Admission:
             if key in met:
                 self._counters["known"] += 1
             elif len(taken) >= room:
-                self.refuse(cap, host.name)
+                self.refuse(cap, host.name, candidate.entry.seed)
             elif self._budget.most and not self._budget.take(host.domain):
-                self.refuse("domain_budget", host.name)
+                self.refuse("domain_budget", host.name, candidate.entry.seed)
             else:
                 if len(taken) >= places:
                     candidate.priority = min(candidate.priority, OVERFLOW - by_stranger)
@@ -450,9 +455,11 @@ class Admission:
                     met.add(key)
         return taken
 
-    def refuse(self, cap: str, host: str) -> None:
-        """Count a URL of a host that a cap refuses."""
+    def refuse(self, cap: str, host: str, seed: bytes = b"") -> None:
+        """Count a URL of a host that a cap refuses; ``seed`` is the key of the one it came from."""
         self._counters[f"dropped/{cap}"] += 1
+        if self._of_seeds is not None:
+            self._of_seeds.add(seed, (cap,))
         self.refused.add(cap, host)
 
     def _places(self, host: Host, count: int, by_stranger: bool) -> int:

@@ -132,7 +132,14 @@ class Frontier:
         self.budget = DomainBudget(store, limits.domain_budget)
         self.linked_ports = LinkedPorts(store, limits.ports)
         self._load = DomainLoad(store, limits.domain_share, limits.total)
-        self._admission = Admission(limits, self._load, self.budget, self.counters, may_overflow)
+        self._admission = Admission(
+            limits,
+            self._load,
+            self.budget,
+            self.counters,
+            may_overflow,
+            of_seeds=None if self.seed_names is None else self.seed_names.limits,
+        )
         self._admit = self._admission.admit
         if on_admitted is not None:
             self._admit = partial(_noted, self._admission.admit, on_admitted)
@@ -331,8 +338,11 @@ class Frontier:
         answer = lease.answer
         if lease.entry.request or (answer is not None and answer.location is not None):
             lease.settle()
-        if self.seed_names is not None and self.seed_names.words is not None:
-            self.seed_names.words.ended(lease, dropped)
+        if self.seed_names is not None:
+            if self.seed_names.words is not None:
+                self.seed_names.words.ended(lease, dropped)
+            if dropped is not None:
+                self.seed_names.limits.add(lease.entry.seed, (dropped,))
         if self.quotas is not None:
             self.quotas.settle(lease, dropped)
         self._acknowledged.append((lease, dropped))
@@ -354,8 +364,10 @@ class Frontier:
             else:
                 counted[_counter(lease.kind, dropped)] += 1
         self._put_totals(batch, self.counters + counted)
-        if self.seed_names is not None and self.seed_names.words is not None:
-            self.seed_names.words.put(batch)
+        if self.seed_names is not None:
+            self.seed_names.limits.put(batch)
+            if self.seed_names.words is not None:
+                self.seed_names.words.put(batch)
         if self.quotas is not None:
             self.quotas.put(batch)
         tallied = self.outcomes.tally(acknowledged)

@@ -11,8 +11,6 @@ import msgspec
 
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.store import identity_seed
-from krowlspider.urls.canonical import IdentityHasher
 from krowlspider.urls.seeds import SeedWords
 
 if TYPE_CHECKING:
@@ -52,10 +50,10 @@ class Fetched(msgspec.Struct, array_like=True):
     surplus: int = 0
 
     @property
-    def limits(self) -> str:
-        """Return the words that have left URLs out; "" for none."""
-        left = ((DEPTH, self.deep), (PAGES, self.surplus))
-        return ", ".join(WORDS[reason] for reason, count in left if count)
+    def left_out(self) -> dict[str, int]:
+        """Return how many URLs each word has left out, by its name; without those of none."""
+        left = {WORDS[DEPTH]: self.deep, WORDS[PAGES]: self.surplus}
+        return {name: count for name, count in left.items() if count}
 
     def add(self, other: Fetched) -> None:
         """Add what another node has fetched."""
@@ -280,18 +278,6 @@ def read_words(store: Store, key: bytes) -> SeedWords | None:
     """Return the words of the seed with a key, from the store; None if it has none."""
     saved = store.get(schema.seed_words_key(key)) if key else None
     return None if saved is None else _decode_saved(saved).words
-
-
-def keys_of_seeds(store: Store) -> Callable[[str], bytes]:
-    """Return a function that returns the key of a seed by its URL; empty where the store names no
-    job."""
-    seed = identity_seed(store)
-    hasher = None if seed is None else IdentityHasher(seed)
-
-    def key_of(url: str) -> bytes:
-        return b"" if hasher is None else hasher.key(url)[: schema.SEED_SIZE]
-
-    return key_of
 
 
 def worded(store: Store) -> Iterator[tuple[bytes, SeedWords]]:

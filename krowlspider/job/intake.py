@@ -340,8 +340,11 @@ class Intake:
             any_extension=request is not None,
             page=page,
         )
-        if words is not None and via is not None and not (is_first or chain or request):
-            reasons = words.refuse(seed_key, depth, reasons)
+        if via is not None and not (is_first or chain or request):
+            if self._policies is not None and self._seeds is not None:
+                self._seeds.limits.add(seed_key, reasons)
+            if words is not None:
+                reasons = words.refuse(seed_key, depth, reasons)
         if hooked is not None:
             self._ask_hooks(hooked, [urls[at] for at in new], hosts, reasons, via)
         # A redirect has the depth of the URL that it comes from.

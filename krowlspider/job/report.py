@@ -24,7 +24,8 @@ from krowlspider.errors import error_text, kind_words
 from krowlspider.frontier.hosts.host import Health
 from krowlspider.frontier.hosts.host_record import HostFigures, figures_in
 from krowlspider.frontier.outcomes import read_counts, read_prices
-from krowlspider.frontier.pages.seed_names import has_words
+from krowlspider.frontier.pages.seed_names import has_words, keys_of_seeds
+from krowlspider.frontier.seed_limits import LIMITS, left_out_reader
 from krowlspider.frontier.seed_table import ELSEWHERE, GIVEN, KNOWN, SeedRow, line_counts, read_rows
 from krowlspider.frontier.stopped import fetched_in, read_counters
 from krowlspider.frontier.store.schema import host_key
@@ -56,17 +57,23 @@ _TIME_LIMIT = 30.0
 _HOST = ("host", "pages", "dropped", "queued", "state", "latency (s)", "errors")
 _PRICES = ("host", "last price", "answers 402")
 _STATUS = ("status", "done", "dropped")
-SEED_COLUMNS = ("line", "seed", "outcome", "status", "redirected to", "pages of its host", "source")
+SEED_COLUMNS = (
+    *("line", "seed", "outcome", "status", "redirected to"),
+    *("pages of its host", "queued of its host", "left out", "source"),
+)
 _FETCHED = ("pages", "bytes", "first fetch", "last fetch")
 # Further columns, where a seed has words.
-WORDS_COLUMNS = ("tag", *_FETCHED, "left out")
+WORDS_COLUMNS = ("tag", *_FETCHED)
 TAG_COLUMNS = ("tag", "seeds", "done", "limited", "failed", "waiting", "other", *_FETCHED)
+# The least status of a seed that has failed.
+_ERROR = 400
 # Tags with a row of their own; those beyond have one together.
 TAGS_MAX = 10_000
 _OTHER_TAGS = "(other tags)"
 # The columns of outcomes that are no failure.
 _ENDS = {
     "done": "done",
+    **dict.fromkeys((*LIMITS, "seed_depth", "seed_pages"), "limited"),
     **dict.fromkeys(("queued", "deferred"), "waiting"),
     **dict.fromkeys((KNOWN, ELSEWHERE, _MOVED), "other"),
 }
@@ -201,10 +208,11 @@ class _Hosts:
                 slowest.add(host)
 
 
-def read_tables(store: Store, folder: Path | None = None) -> Tables:
+def read_tables(store: Store, folder: Path | None = None, *, is_spent: bool = False) -> Tables:
     """Return the tables of a frontier. This may take many seconds: call it in a thread.
 
     ``folder`` has a file without a name for the rows of the seeds, until they are forgotten.
+    ``is_spent``: the crawl has all pages of its ``max_pages``.
 
     :raises StoreError: the store cannot be read
     :raises OSError: that file cannot be written
@@ -219,9 +227,9 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             break
     seed_rows = Spool(folder)
     outcomes: Counter[str] = Counter()
-    worded = WordedRows.of([store])
+    made = SeedRows([store], is_spent=is_spent)
     for seeds in in_slices(read_rows(store), SLICE // 2):
-        rows = [seed_row(store, seed, worded) for seed in seeds]
+        rows = [made.row(store, seed) for seed in seeds]
         outcomes.update(str(row[2]) for row in rows)
         seed_rows.add(rows)
     dropped = by_last_part(counters, "dropped/")
@@ -238,7 +246,7 @@ def read_tables(store: Store, folder: Path | None = None) -> Tables:
             "hosts", "Hosts with the most pages", _HOST, _host_rows(hosts.most.hosts()), hosts.count
         ),
         Table("slowest", "The slowest hosts", _HOST, _host_rows(hosts.slowest.hosts())),
-        *_seed_tables(seed_rows, sum(line_counts(store).values()), worded),
+        *_seed_tables(seed_rows, sum(line_counts(store).values()), made.worded),
     ]
     if prices := read_prices(store):
         asking = sorted(prices.items(), key=lambda item: -item[1][1])
@@ -300,7 +308,6 @@ class WordedRows:
 
         self._stores = stores
         self._read = seed_words
-        self._key_of = seed_words.keys_of_seeds(stores[0])
         self._seeds: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._fetched: defaultdict[str, Fetched] = defaultdict(seed_words.Fetched)
 
@@ -309,22 +316,19 @@ class WordedRows:
         """Return them; None where no seed has words."""
         return cls(stores) if any(map(has_words, stores)) else None
 
-    def add(self, row: Row, url: str) -> Row:
-        """Return the row of a seed with its WORDS_COLUMNS, and count it."""
-        key = self._key_of(url) if url else b""
+    def of_key(self, key: bytes) -> tuple[str, Fetched] | None:
+        """Return the tag of a seed, and what was fetched from it; None if it has no words."""
         said = (self._read.read_words(store, key) for store in self._stores)
         words = next((each for each in said if each is not None), None)
-        outcome = str(row[2])
         if words is None:
-            self._count("", outcome)
-            return (*row, *("" for _ in WORDS_COLUMNS))
-        found = self._read.fetched_from(self._stores, key)
-        if outcome == "done" and found.limits:
-            outcome = f"limited: {found.limits}"
-        self._count(words.tag, outcome)
-        left = {"depth": found.deep, "max_pages": found.surplus}
-        text = ", ".join(f"{name}: {count}" for name, count in left.items() if count)
-        return (*row[:2], outcome, *row[3:], words.tag, *_figures(found), text)
+            return None
+        return words.tag, self._read.fetched_from(self._stores, key)
+
+    def add(self, words: tuple[str, Fetched] | None, outcome: str) -> Row:
+        """Count a seed, and return the WORDS_COLUMNS of its row."""
+        tag = "" if words is None else words[0]
+        self._count(tag, outcome)
+        return ("",) * len(WORDS_COLUMNS) if words is None else (tag, *_figures(words[1]))
 
     def _count(self, tag: str, outcome: str) -> None:
         of = "limited" if outcome.startswith("limited: ") else _ENDS.get(outcome, "failed")
@@ -373,16 +377,19 @@ class SeedReport:
     tags: list[dict[str, str | int]]
 
 
-def report_seeds(store: Store, tag: str | None, limit: int) -> Iterator[SeedReport | None]:
+def report_seeds(
+    store: Store, tag: str | None, limit: int, *, is_spent: bool = False
+) -> Iterator[SeedReport | None]:
     """Yield None after each seed, which takes some 20 µs, and at last the report of the seeds of a
     running crawl: the first ``limit`` rows, with a ``tag`` only those that have it. Without rows to
-    give, and without words, nothing is read."""
-    worded = WordedRows.of([store])
+    give, and without words, nothing is read. ``is_spent`` as of `read_tables`."""
+    made = SeedRows([store], is_spent=is_spent)
+    worded = made.worded
     columns = SEED_COLUMNS if worded is None else SEED_COLUMNS + WORDS_COLUMNS
     rows: list[Row] = []
     total = 0
     for seed in read_rows(store) if limit or worded is not None else ():
-        row = seed_row(store, seed, worded)
+        row = made.row(store, seed)
         if tag is None or (worded is not None and row[len(SEED_COLUMNS)] == tag):
             total += 1
             if len(rows) < limit:
@@ -399,28 +406,52 @@ def _named(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, str | 
     return [dict(zip(names, row, strict=True)) for row in rows]  # type: ignore[arg-type]
 
 
-def seed_row(store: Store, seed: SeedRow, worded: WordedRows | None = None) -> Row:
-    """Return the row of a seed in the table of seeds."""
-    row = _seed_row(store, seed)
-    return row if worded is None else worded.add(row, seed.line.url)
+class SeedRows:
+    """Makes the rows of the table of seeds. ``stores`` are those of all nodes. ``is_spent``: the
+    crawl has all pages of its ``max_pages``. ``worded`` is None where no seed has words."""
+
+    def __init__(self, stores: Sequence[Store], *, is_spent: bool):
+        self._is_spent = is_spent
+        self._left_out = left_out_reader(stores)
+        self._key_of = keys_of_seeds(stores[0])
+        self.worded = WordedRows.of(stores)
+
+    def row(self, store: Store, seed: SeedRow) -> Row:
+        """Return the row of a seed; ``store`` has the record of its host."""
+        record = store.get(host_key(host_of(seed.url))) if seed.url else None
+        found = None if record is None else figures_in(record)
+        pages, queued = (0, 0) if found is None else (found.pages, found.queued)
+        line = seed.line
+        key = b""
+        if line.url and (self.worded is not None or self._left_out is not None):
+            key = self._key_of(line.url)
+        words = None if self.worded is None else self.worded.of_key(key)
+        left = {} if words is None else words[1].left_out
+        if self._left_out is not None and key:
+            left |= {LIMITS[each]: count for each, count in self._left_out(key).items()}
+        limits = [*left]
+        if self._is_spent and queued:
+            limits.append("max_pages of the crawl")
+        outcome = _outcome(seed, found, limits)
+        elsewhere = "" if seed.url == line.url else seed.url
+        text = ", ".join(f"{name}: {count}" for name, count in left.items()) if left else ""
+        row = (line.number, line.text, outcome, seed.status or "", elsewhere, pages, queued, text)
+        if self.worded is None:
+            return (*row, seed.source)
+        return (*row, seed.source, *self.worded.add(words, outcome))
 
 
-def _seed_row(store: Store, seed: SeedRow) -> Row:
-    record = store.get(host_key(host_of(seed.url))) if seed.url else None
-    found = None if record is None else figures_in(record)
-    outcome = seed.outcome
-    if not outcome:
-        outcome = "queued"
-        if found is None:
-            outcome = _MOVED
-        elif found.health is Health.DEFERRED:
-            outcome = "deferred"
-    line = seed.line
-    elsewhere = "" if seed.url == line.url else seed.url
-    if outcome == "invalid":
-        outcome += f": {line.error}"
-    pages = 0 if found is None else found.pages
-    return line.number, line.text, outcome, seed.status or "", elsewhere, pages, seed.source
+def _outcome(seed: SeedRow, host: HostFigures | None, limits: Sequence[str]) -> str:
+    """Return what became of a seed; ``limits`` are those that left URLs of it out."""
+    if seed.outcome == "done":
+        if seed.status >= _ERROR:
+            return f"failed: status {seed.status}"
+        return f"limited: {', '.join(limits)}" if limits else "done"
+    if seed.outcome:
+        return f"invalid: {seed.line.error}" if seed.outcome == "invalid" else seed.outcome
+    if host is None:
+        return _MOVED
+    return "deferred" if host.health is Health.DEFERRED else "queued"
 
 
 def _sorted(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -504,8 +535,9 @@ class Record:
     ``tables`` in a thread when it closes; None before, and if the frontier cannot be read.
     """
 
-    def __init__(self, job: Job):
+    def __init__(self, job: Job, is_spent: Callable[[], bool] = lambda: False):
         self._job = job
+        self._is_spent = is_spent
         self._samples = 0
         self.folder = job.folder.path / _FOLDER
         self.course = Course(self.folder / "course.json")
@@ -531,7 +563,7 @@ class Record:
     def _read(self) -> None:
         try:
             self.folder.mkdir(exist_ok=True)
-            self.tables = read_tables(self._job.store, self.folder)
+            self.tables = read_tables(self._job.store, self.folder, is_spent=self._is_spent())
         except (*STORE_ERRORS, OSError, ValueError) as error:
             logger.warning("No report: the frontier cannot be read: %s", error_text(error))
 
@@ -564,9 +596,11 @@ def _on_its_way(row: SeedRow) -> SeedRow:
 
 
 @contextmanager
-def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[list[Table]]:
+def seeds_of_all(
+    frontiers: Sequence[Path], folder: Path, *, is_spent: bool
+) -> Iterator[list[Table]]:
     """Return the tables of the seeds in these frontiers, that of the lines last. A file in
-    ``folder`` has its rows until the context ends.
+    ``folder`` has its rows until the context ends. ``is_spent`` as of `read_tables`.
 
     :raises StoreError: a frontier is missing, damaged or in use
     :raises OSError: the file cannot be written
@@ -575,14 +609,14 @@ def seeds_of_all(frontiers: Sequence[Path], folder: Path) -> Iterator[list[Table
     with ExitStack() as stack:
         rows = stack.enter_context(closing(Spool(folder)))
         stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
-        worded = WordedRows.of(stores)
+        made = SeedRows(stores, is_spent=is_spent)
         every, met = cast("Any", _AnyOf(stores)), set[str]()
         for lines in stores:
             # Several processes have read one source; each has lines of its own given by hand.
             counts = {name: n for name, n in line_counts(lines).items() if name not in met}
             others = [each for each in stores if each is not lines]
             found = (row for row in read_rows(lines, others) if row.source in counts)
-            rows.add(seed_row(every, _on_its_way(row), worded) for row in found)
+            rows.add(made.row(every, _on_its_way(row)) for row in found)
             total += sum(counts.values())
             met |= counts.keys() - {GIVEN}
-        yield _seed_tables(rows, total, worded)
+        yield _seed_tables(rows, total, made.worded)

@@ -273,12 +273,12 @@ class Supervisor:
         ends, total, stopped = codes.values(), self._figures.total(), self._is_stopped
         seconds = time.monotonic() - self._began
         why = reason(ends, total, self._limits, seconds, stopped=stopped)
-        seeds = await asyncio.to_thread(self._write_seeds)
+        seeds = await asyncio.to_thread(self._write_seeds, is_spent=why == "max_pages")
         summary = self._figures.summary(why, seconds, codes, seeds)
         logger.info("%s", summary, extra={"event": "summary"})
         return exit_code(ends, total, stopped=stopped)
 
-    def _write_seeds(self) -> str:
+    def _write_seeds(self, *, is_spent: bool) -> str:
         """Write what became of each seed; return the file, "" if there is none."""
         tree = self._plan.tree
         # Processes of earlier starts have taken seeds too.
@@ -287,7 +287,7 @@ class Supervisor:
         frontiers = [each for each in frontiers if each.exists()]
         try:
             tree.reports.mkdir(exist_ok=True)
-            with seeds_of_all(frontiers, tree.reports) as tables:
+            with seeds_of_all(frontiers, tree.reports, is_spent=is_spent) as tables:
                 return str([write_table(tree.reports, table) for table in tables][-1])
         except (StoreError, OSError) as error:
             logger.warning("The table of seeds is not written: %s", error_text(error))

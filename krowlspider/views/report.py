@@ -201,7 +201,7 @@ def _row(row: Row) -> str:
 def _cell(value: str | float) -> str:
     if not isinstance(value, str):
         return f"<td>{f'{value:,}' if isinstance(value, int) else value}</td>"
-    text = escape(printable(value))
+    text = value and escape(printable(value))
     if len(value) > _SHORT:
         # Whoever hovers reads all of it.
         text = f'<span class="clip" title="{text}">{text}</span>'

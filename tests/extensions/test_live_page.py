@@ -564,3 +564,35 @@ def asked_raw(host: str, port: int, head: bytes, body: bytes = b"") -> bytes:
     with socket.create_connection((host, port), timeout=10) as client:
         client.sendall(head + b"\r\nHost: localhost\r\n\r\n" + body)
         return client.recv(1000).removeprefix(b"HTTP/1.1 ")
+
+
+def test_seeds_are_asked_for_by_tag(tmp_path: Path) -> None:
+    """While the crawl runs: the rows of a tag, and the counts of all tags."""
+    with MockWeb(spec=SPEC) as web:
+        names = {"a.test": '{"tag": "news"}', "b.test": '{"tag": "news", "depth": 0}', "c.test": ""}
+        lines = [f"{web.url(name)}\t{words}".strip() for name, words in names.items()]
+        seeds = write_seeds(tmp_path / "seeds.txt", lines)
+        settings = {"PROMETHEUS_ENABLED": 1, "PROMETHEUS_PORT": 0, "KROWL_DELAY_MIN": 2}
+        run = Crawl(tmp_path / "job", arguments={"seeds": seeds}, settings=settings)
+        run.start()
+        crawl = SimpleNamespace(url=awaited(run, r"page (http://127.0.0.1:\d+)/")[1])
+        end = time.monotonic() + 30
+        while sum(tag["done"] + tag["limited"] for tag in api(crawl, "seeds?limit=0")["tags"]) < 3:
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        found = api(crawl, "seeds?tag=news")
+        one, none = api(crawl, "seeds?tag=news&limit=1"), api(crawl, "seeds?tag=other")
+        run.interrupt()
+    rows = [(row["seed"], row["outcome"], row["tag"]) for row in found["seeds"]]
+    assert rows == [
+        (web.url("a.test"), "done", "news"),
+        (web.url("b.test"), "limited: depth", "news"),
+    ]
+    assert found["total"] == 2
+    counts = ("tag", "seeds", "done", "limited", "failed", "waiting", "other")
+    assert [tuple(tag[name] for name in counts) for tag in found["tags"]] == [
+        ("", 1, 1, 0, 0, 0, 0),
+        ("news", 2, 1, 1, 0, 0, 0),
+    ]
+    assert (one["total"], len(one["seeds"])) == (2, 1)
+    assert (none["total"], none["seeds"], none["tags"][1]["seeds"]) == (0, [], 2)

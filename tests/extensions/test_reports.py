@@ -73,10 +73,10 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
     source = str(tmp_path / "seeds.txt")
     moved_to = web.url("c.test", "/%1B[31m")
     assert rows(crawl, "seeds") == [
-        ["1", seeds[0], "done", "200", "", "4", source],
-        ["2", seeds[1], "robots", "", "", "0", source],
-        ["3", seeds[2], "done", "404", moved_to, "1", source],
-        ["4", seeds[3], "deferred", "", "", "0", source],
+        ["1", seeds[0], "done", "200", "", "4", "0", "", source],
+        ["2", seeds[1], "robots", "", "", "0", "0", "", source],
+        ["3", seeds[2], "failed: status 404", "404", moved_to, "1", "0", "", source],
+        ["4", seeds[3], "deferred", "", "", "0", "1", "", source],
     ]
     assert rows(crawl, "drops") == [["robots", "2"]]
     assert [kind for kind, *_ in rows(crawl, "types")] == ["text/html", "text/plain", "invalid"]

@@ -424,7 +424,9 @@ def test_each_seed_line_has_one_row_for_all_processes(tmp_path: Path) -> None:
         port = web.port
     rows = seed_rows(crawl)
     assert [row[1] for row in rows] == [*lines, "no seed"]
-    assert [row[2] for row in rows] == ["done"] * 40 + ["invalid: whitespace inside"]
+    ends = ["limited: max_pages of the crawl"] * 40 + ["invalid: whitespace inside"]
+    ends[5] = "failed: status 404"
+    assert [row[2] for row in rows] == ends
     assert [row[3] for row in rows].count("404") == 1
     ends = [row[4] for row in rows if row[4]]
     assert ends == [f"http://to{number}.test:{port}/home" for number in range(0, 40, 4)]

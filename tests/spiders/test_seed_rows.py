@@ -63,8 +63,8 @@ def test_each_line_has_one_row_with_its_final_outcome(tmp_path: Path) -> None:
             "http://a.test/": ("done", "200", ""),
             "http://A.test": ("done", "200", ""),
             "https://b.test/": ("deferred", "", ""),
-            "http://b.test/gone": ("done", "404", ""),
-            "http://c.test/to-gone": ("done", "404", "http://c.test/gone2"),
+            "http://b.test/gone": ("failed: status 404", "404", ""),
+            "http://c.test/to-gone": ("failed: status 404", "404", "http://c.test/gone2"),
             "http://c.test/to-found": ("done", "200", "http://c.test/found"),
             "http://c.test/found # again": ("done", "200", ""),
             "http://d.test/secret": ("robots", "", ""),
@@ -74,13 +74,17 @@ def test_each_line_has_one_row_with_its_final_outcome(tmp_path: Path) -> None:
             "http://e.test/nowhere": ("url", "302", ""),
             "http://e.test/hop1": ("redirects", "302", "http://e.test/hop5"),
             # Of one identity each: the first of them is fetched.
-            "http://h.test/gone?b=2&a=1": ("done", "404", ""),
-            "http://h.test/gone?a=1&b=2": ("done", "404", ""),
-            "http://h.test/gone?b=2&a=1&utm_source=x": ("done", "404", ""),
-            "http://h.test/gone?a=%c3": ("done", "404", ""),
-            "http://h.test/gone?a=%C3": ("done", "404", ""),
-            "http://h.test/to-gone": ("done", "404", "http://h.test/gone2"),
-            "http://h.test/to-gone?utm_source=y": ("done", "404", "http://h.test/gone2"),
+            "http://h.test/gone?b=2&a=1": ("failed: status 404", "404", ""),
+            "http://h.test/gone?a=1&b=2": ("failed: status 404", "404", ""),
+            "http://h.test/gone?b=2&a=1&utm_source=x": ("failed: status 404", "404", ""),
+            "http://h.test/gone?a=%c3": ("failed: status 404", "404", ""),
+            "http://h.test/gone?a=%C3": ("failed: status 404", "404", ""),
+            "http://h.test/to-gone": ("failed: status 404", "404", "http://h.test/gone2"),
+            "http://h.test/to-gone?utm_source=y": (
+                "failed: status 404",
+                "404",
+                "http://h.test/gone2",
+            ),
             "http://h.test/secret?utm_id=1": ("robots", "", ""),
             "http://h.test/secret?utm_id=2": ("robots", "", ""),
             "f.test/throttled": ("throttled", "429", "http://f.test/throttled"),
@@ -115,12 +119,12 @@ def test_a_file_that_is_given_again_replaces_its_rows(tmp_path: Path) -> None:
         run(tmp_path, ["http://a.test/", "http://b.test/gone", "bad line", "http://c.test/"])
         again = run(tmp_path, ["http://b.test/gone", "# none", "http://a.test/"])
         first = [
-            ("1", "http://b.test/gone", "done", "404", ""),
+            ("1", "http://b.test/gone", "failed: status 404", "404", ""),
             ("3", "http://a.test/", "done", "200", ""),
         ]
         assert rows(again) == first
         other = run(tmp_path, ["http://d.test/gone"], name="other.txt")
-        assert rows(other) == [*first, ("1", "http://d.test/gone", "done", "404", "")]
+        assert rows(other) == [*first, ("1", "http://d.test/gone", "failed: status 404", "404", "")]
 
 
 def test_a_page_found_before_it_was_a_seed_is_known(tmp_path: Path) -> None:

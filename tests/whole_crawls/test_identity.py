@@ -403,6 +403,9 @@ def test_a_price_is_recorded_and_a_host_with_nothing_else_put_off(tmp_path: Path
         None,
     }
     assert all("price" not in item for item in crawl.items if item["status"] == 200)
+    lines = scrapy("frontier", crawl.jobdir, "--pages").stdout.splitlines()
+    rows = {row["url"]: row.get("price") for row in map(json.loads, lines)}
+    assert rows == {item["url"]: item.get("price") for item in crawl.items}
     assert crawl.stats["krowl/frontier/deferred"] == 15
     table = (crawl.jobdir / "reports" / "prices.tsv").read_text().splitlines()
     names = [entry.host for entry in log if entry.path == "/robots.txt"]

@@ -36,6 +36,10 @@ def run(folder: Path, seeds: Sequence[str], most: int | None, **more: Any) -> Cr
     )
 
 
+# Of a seed that was fetched, while its links stay queued.
+LIMITED = "limited: max_pages of the crawl"
+
+
 def names(entries: Sequence[Entry]) -> list[str]:
     return [f"{entry.host.partition(':')[0]}{entry.path}" for entry in pages(entries)]
 
@@ -115,7 +119,7 @@ def test_a_redirect_of_a_seed_to_a_link_comes_first(tmp_path: Path) -> None:
     with SimulatedWeb(spec=spec) as web:
         crawl = run(tmp_path, [web.url("a.test"), web.url("b.test")], 2)
         assert [item["url"] for item in crawl.items] == [web.url("a.test"), web.url("www.b.test")]
-    assert rows(crawl) == [("done", "200"), ("done", "200")]
+    assert rows(crawl) == [(LIMITED, "200"), (LIMITED, "200")]
 
 
 @pytest.mark.parametrize("seed", ["b.test", "http://b.test/", "http://z.test/to-b"])
@@ -131,7 +135,7 @@ def test_a_seed_found_as_a_link_before_comes_first(tmp_path: Path, seed: str) ->
         run(tmp_path, ["http://a.test/"], 1)
         crawl = run(tmp_path, [seed], 1)
         assert [item["url"] for item in crawl.items] == ["http://b.test/"]
-        assert rows(crawl)[-1] == ("done", "200")
+        assert rows(crawl)[-1] == (LIMITED, "200")
         # Its links have the depth of those of a seed.
         crawl = run(tmp_path, [seed], 1)
         assert crawl.items[0]["depth"] == 1
@@ -143,7 +147,7 @@ def test_many_seeds_found_as_links_before_come_first(tmp_path: Path) -> None:
         seeds = [f"http://a.test/p{number}" for number in range(20, 30)]
         crawl = run(tmp_path, seeds, 10)
         assert [item["url"] for item in crawl.items] == seeds
-        assert rows(crawl)[-10:] == [("done", "200")] * 10
+        assert rows(crawl)[-10:] == [(LIMITED, "200")] * 10
 
 
 def test_a_seed_that_fails_first_keeps_its_place(tmp_path: Path) -> None:

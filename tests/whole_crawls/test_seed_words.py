@@ -233,7 +233,7 @@ def test_crawl_stops_when_all_seeds_are_over(tmp_path: Path) -> None:
         seeds = {
             web.url("a.test", "/moved"): "done",
             web.url("b.test", "/more"): "done",
-            web.url("c.test", "/gone"): "done",
+            web.url("c.test", "/gone"): "failed: status 404",
             "http://d.invalid/": "deferred",
         }
         crawl = crawl_of(web, tmp_path, seeds, arguments={"until": "seeds"}).run()

@@ -29,6 +29,7 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import host_in, split_queue_key
 from krowlspider.frontier.store.store import Store, all_entries, delete
 from krowlspider.urls.canonical import host_of, normalise
+from krowlspider.urls.page.headers import PRICE_MAX
 from krowlspider.urls.seeds import TAG_MAX, Seed, SeedWords, parse_seed, words_of
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     ``warc_date`` is the WARC-Date of the record that has the payload. ``warc_url`` is its URL if it
     is another one. ``text_digest`` is that of the main text. ``estimate``: changes seen, and in how
     many seconds. ``seed``: the URL of the seed that it came from, which may be itself; missing
-    where that is not known. ``tag``: that of this seed; missing without one.
+    where that is not known. ``tag``: that of this seed; missing without one. ``price``: what the
+    page asks for, as the site wrote it; missing without one.
     """
 
     url: str
@@ -76,6 +78,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     warc_date: datetime | UnsetType = UNSET
     warc_url: str | UnsetType = UNSET
     estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
+    price: Annotated[str, Meta(max_length=PRICE_MAX, pattern="^[ -~]*$")] | UnsetType = UNSET
 
     @classmethod
     def of_row(cls, row: PageRow, seed: str, tag: str = "") -> Self:
@@ -98,6 +101,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             warc_date=_date(row.stored) if row.stored else UNSET,
             warc_url=row.elsewhere or UNSET,
             estimate=row.estimate or UNSET,
+            price=row.price or UNSET,
         )
 
     @property
@@ -133,6 +137,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             self.estimate or None,
             text=bytes.fromhex(self.text_digest or ""),
             seed=b"" if seed == self.url else key_of_seed(seed),
+            price=self.price or "",
         )
 
 

@@ -47,7 +47,8 @@ _NAMED = 1 << 14
 _LIST = 1 << 15
 _SEED = 1 << 16
 _WEIGHT = 1 << 17
-_KNOWN = (2 * _WEIGHT) - 1
+_PRICE = 1 << 18
+_KNOWN = (2 * _PRICE) - 1
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # The latest time that a row holds in whole seconds, in 2106.
@@ -97,6 +98,7 @@ class PageRow(Struct):
     - ``seed``: the key of the seed that it came from, as in its entry.
     - ``weight``: that of the plan, a 4-byte float: what it added to the demand of its host goes by
       it, whatever the weight of its site is now.
+    - ``price``: what its last answer but 304 asked for, as in an item; empty for nearly all.
     """
 
     url: str
@@ -124,6 +126,7 @@ class PageRow(Struct):
     listing: bytes = b""
     text: bytes = b""
     weight: float = 1.0
+    price: str = ""
 
     @property
     def kind(self) -> Kind:
@@ -162,6 +165,9 @@ class PageRow(Struct):
         if self.seed:
             flags |= _SEED
             fields.append(self.seed)
+        if self.price:
+            flags |= _PRICE
+            fields.append(_with_length(self.price.encode()))
         head = _HEAD.pack(_FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.last)
         return b"".join((head, *fields, shorten(self.url, host).encode()))
 
@@ -246,6 +252,9 @@ def decode_row(data: bytes, host: str) -> PageRow:
     at = _read_schedule(row, flags, data, at)
     if flags & _SEED:
         row.seed, at = data[at : at + SEED_SIZE], at + SEED_SIZE
+    if flags & _PRICE:
+        price, at = _read(data, at)
+        row.price = price.decode()
     row.url = lengthen(data[at:].decode(), host)
     return row
 

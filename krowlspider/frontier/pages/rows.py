@@ -49,6 +49,7 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         fetched.modified,
         receipt.payload,
         text=fetched.text,
+        price=fetched.price,
     )
     new.seed = entry.seed if row is None else row.seed
     if row is not None:
@@ -120,7 +121,7 @@ def _failed(row: PageRow, fetched: Fetched) -> PageRow:
     """Return the row of a page after an error that may pass: what is known of the page stays,
     without its validators."""
     row.estimate = _estimate(row, fetched, changed=False)
-    row.status, row.etag, row.modified = fetched.status, b"", b""
+    row.status, row.etag, row.modified, row.price = fetched.status, b"", b"", fetched.price
     return _asked(row, fetched)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+from krowlspider.frontier.seed_limits import SeedLimits
 from krowlspider.frontier.store.schema import SEED_SIZE, SEED_WORDS, seed_name_key
-from krowlspider.frontier.store.store import put
-from krowlspider.urls.canonical import normalise
+from krowlspider.frontier.store.store import identity_seed, put
+from krowlspider.urls.canonical import IdentityHasher, normalise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +28,7 @@ class SeedNames:
 
     A queue entry and a row name their seed by its key, the begin of its identity. All nodes of a
     crawl have the same keys. ``identify`` returns the identity of a URL. ``words`` has the seeds
-    with words; None while no seed has any.
+    with words; None while no seed has any. ``limits`` counts what limits leave out.
     """
 
     def __init__(self, store: Store, identify: Callable[[str], bytes]):
@@ -35,6 +36,7 @@ class SeedNames:
         self._identify = identify
         self._keys: dict[str, bytes] = {}
         self._urls: dict[bytes, str] = {}
+        self.limits = SeedLimits(store)
         self.words: WordedSeeds | None = None
         if has_words(store):
             self.begin_words()
@@ -98,12 +100,24 @@ def has_words(store: Store) -> bool:
     return next(iter(store.keys(SEED_WORDS)), None) is not None
 
 
+def keys_of_seeds(store: Store) -> Callable[[str], bytes]:
+    """Return a function that returns the key of a seed by its URL; empty where the store names no
+    job."""
+    seed = identity_seed(store)
+    hasher = None if seed is None else IdentityHasher(seed)
+
+    def key_of(url: str) -> bytes:
+        return b"" if hasher is None else hasher.key(url)[:SEED_SIZE]
+
+    return key_of
+
+
 def words_reader(store: Store) -> Callable[[Entry | PageRow], SeedWords | None] | None:
     """Return a function that returns the words of the seed that an entry or a row came from; None
     where no seed has words."""
     if not has_words(store):
         return None
-    from krowlspider.frontier.seed_words import keys_of_seeds, read_words  # noqa: PLC0415
+    from krowlspider.frontier.seed_words import read_words  # noqa: PLC0415
 
     key_of, words_at = keys_of_seeds(store), lru_cache(_KEPT)(partial(read_words, store))
 

@@ -53,6 +53,8 @@ key                          value
 ``J`` finder                 what has arrived of the URLs that another node forwards, see
                              ``Finders``: JSON ``[stream, number, last]``
 ``K``                        hosts that ask for a price: JSON ``{host: [price, answers]}``
+``L`` key                    what limits have left out of a seed: JSON ``{reason: URLs}``, see
+                             ``SeedLimits``; ``key`` as in ``V``
 ``M`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
 ``N`` key                    what was fetched from a seed with words: JSON, as ``M``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
@@ -126,6 +128,7 @@ PAUSE = b"G"
 POSITION = b"H"
 SEED_IDENTITY = b"I"
 FINDER = b"J"
+SEED_LEFT = b"L"
 SEED_WORDS = b"M"
 SEED_FETCHED = b"N"
 PAGES = b"P"
@@ -212,6 +215,10 @@ def hints_key(host: str) -> bytes:
 
 def seed_name_key(key: bytes) -> bytes:
     return SEED_NAME + key
+
+
+def seed_left_key(key: bytes) -> bytes:
+    return SEED_LEFT + key
 
 
 def seed_words_key(key: bytes) -> bytes:

@@ -240,14 +240,14 @@ PAYMENTS = frozenset(
 # Headers of a signed request (RFC 9421, section 4, and Web Bot Auth).
 SIGNATURES = frozenset({b"Signature", b"Signature-Agent", b"Signature-Input"})
 # Characters of a price that are kept.
-_PRICE_MAX = 40
+PRICE_MAX = 40
 
 
 def price_in(headers: Mapping[bytes, list[bytes]]) -> str:
     """Return the price that an answer asks for by Crawler-Price (Cloudflare's pay per crawl), such
     as "USD 0.01"; "" without one. Of a stranger's text only printable ASCII is kept."""
     value = value_of(headers, b"Crawler-Price") or b""
-    return "".join(filter(str.isprintable, value[:_PRICE_MAX].decode("ascii", "ignore"))).strip()
+    return "".join(filter(str.isprintable, value[:PRICE_MAX].decode("ascii", "ignore"))).strip()
 
 
 def escape_octets(value: bytes) -> str:

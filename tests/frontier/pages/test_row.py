@@ -59,6 +59,7 @@ ROWS = st.builds(
     listing=st.binary(max_size=300),
     text=st.just(b"") | st.binary(min_size=8, max_size=8),
     weight=st.just(1.0) | FLOATS,
+    price=st.sampled_from(["", "USD 0.01", "x" * 40]),
 ).map(lambda row: row if row.planned else replace(row, weight=1.0))
 
 

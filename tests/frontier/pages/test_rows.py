@@ -203,6 +203,15 @@ def test_a_row_keeps_the_text_of_a_body_that_is_fetched_without_it(world: World)
     assert row.text == b"one text"
 
 
+def test_a_price_is_that_of_the_last_answer(world: World):
+    """Also of a page that was free; and it is not there once the page is free again."""
+    world.add(A)
+    for price, status in (("", 200), ("USD 2", 402), ("", 200)):
+        fetch_page(world, 1000.0, price=price, status=status)
+        assert [row and row.price for row in rows(world)] == [price]
+        world.frontier.queue([again(A, AGAIN)])
+
+
 def test_a_row_of_a_later_version_stays(world: World):
     world.add(A)
     fetch_page(world, 1000.0)
@@ -216,9 +225,10 @@ def test_a_row_of_a_later_version_stays(world: World):
 def test_rows_go_with_their_host(world: World, other: World):
     world.add(*(f"{A}{page}" for page in range(5)), "http://b.test/")
     for started in range(5):
-        fetch_page(world, 1000.0 + started, text=b"one text")
+        fetch_page(world, 1000.0 + started, text=b"one text", status=402, price="USD 0.01")
     before = rows(world, "a.test")
     assert len(before) > 2
+    assert {row and row.price for row in before} == {"USD 0.01"}
     world.hand_over("a.test", other)
     assert rows(world, "a.test") == []
     assert rows(other, "a.test") == before
@@ -372,7 +382,8 @@ def take_in(world: World, lines: list[bytes]) -> list[str]:
 def test_an_import_keeps_all_but_the_record_in_another_archive(world: World, other: World):
     world.add(A, "https://b.test/p?q=1")
     fetch_page(world, 1000.25, etag=b'W/"\xe4"', modified=b"Thu, 01 Jan 1970 00:10:00 GMT")
-    fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32, text=b"one text")
+    fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32, text=b"one text", price="USD 1")
+    assert [row and row.price for row in rows(world)] == ["", "USD 1"]
     assert take_in(other, lines_of(world)) == []
     expected = rows(world)
     for row in expected:
@@ -465,6 +476,8 @@ def test_a_row_of_a_url_that_is_queued_is_left_out(world: World, other: World):
         {"status": 1000},
         {"payload_digest": "sha1:x"},
         {"text_digest": "12"},
+        {"price": "USD\x1b"},
+        {"price": "1" * 41},
         {"first_fetch": "1901-01-01T00:00:00Z"},
         {"etag": "a" * 1025},
         {"etag": "\u20ac"},

@@ -13,7 +13,9 @@ from krowlspider.frontier.admin.export import export_lines, import_lines, page_l
 from krowlspider.frontier.entry import AGAIN, AWAITED, REQUISITE, Entry
 from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
-from krowlspider.frontier.seed_words import Fetched, fetched_from, keys_of_seeds, read_words
+from krowlspider.frontier.pages.seed_names import keys_of_seeds
+from krowlspider.frontier.seed_limits import left_out_reader
+from krowlspider.frontier.seed_words import Fetched, fetched_from, read_words
 from krowlspider.frontier.store.store import put_owner
 from krowlspider.urls.seeds import SeedWords
 from tests.frontier.conftest import KeptMemoryStore, World
@@ -108,7 +110,35 @@ def test_drops_are_counted_for_the_seed(world: World) -> None:
     world.commit()
     world.crash()
     found = fetched(world, key)
-    assert (found.deep, found.surplus, found.limits) == (3, 1, "depth, max_pages")
+    assert found.left_out == {"depth": 3, "max_pages": 1}
+
+
+def test_urls_that_limits_leave_out_survive_a_kill(world: World) -> None:
+    """Those that were committed, of seeds without words too; other nodes count their own."""
+    names = world.frontier.seed_names
+    assert names is not None
+    key, other = names.key_of(SEED), names.key_of("https://other.test/")
+    assert left_out_reader([world.store]) is None
+    names.limits.add(key, ["max_pages", None, "scope", "max_pages"])
+    names.limits.add(b"", ["max_pages"])
+    world.frontier.queue([Candidate("a.test", None, Entry("https://a.test/1", 1, seed=key))])
+    lease = world.pop()
+    assert lease is not None
+    world.frontier.schedule.release(lease.host, 0.25)
+    world.frontier.acknowledge(lease, "max_bytes")
+    world.commit()
+    world.crash()
+    names = world.frontier.seed_names
+    assert names is not None
+    names.limits.add(key, ["max_pages"])
+    left_out = left_out_reader([world.store, world.store])
+    assert left_out is not None
+    assert left_out(key) == {"max_pages": 4, "max_bytes": 2}
+    assert not left_out(other)
+    world.commit()
+    left_out = left_out_reader([world.store])
+    assert left_out is not None
+    assert left_out(key) == {"max_pages": 3, "max_bytes": 1}
 
 
 def test_a_page_waits_for_those_in_flight(world: World) -> None:
