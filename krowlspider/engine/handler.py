@@ -505,7 +505,9 @@ class DownloadHandler(BaseDownloadHandler):
             # would go unseen.
             self._count_left("modified")
             modified = b""
-        return Fetched(exchange.times.started, status, etag, modified, meaning, receipt)
+        asked = None if refetch is None else refetch.asked
+        started = exchange.times.started
+        return Fetched(started, status, etag, modified, meaning, receipt, asked=asked)
 
     def _count_left(self, validator: str) -> None:
         self._count(f"krowl/pages/validator_left_count/{validator}")

@@ -15,7 +15,7 @@ from krowlspider.frontier.store.store import Batch, Store, put
 from krowlspider.recrawl.estimate import Estimate, observe
 from krowlspider.recrawl.gone import may_pass
 from krowlspider.recrawl.prior import Site, prior
-from krowlspider.recrawl.trust import Trust, after_content, after_not_modified
+from krowlspider.recrawl.trust import Trust, after_change, after_content, after_not_modified
 from krowlspider.recrawl.validators import ASK_IN_FULL, Meaning, Validators
 from krowlspider.urls.canonical import host_of
 
@@ -70,6 +70,7 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     differ under a weak tag may be the same text (RFC 9110, section 8.8.1).
     """
     stored = Validators(row.etag, row.modified)
+    answered = Validators(fetched.etag, fetched.modified)
     if fetched.meaning is Meaning.NOT_MODIFIED:
         return after_not_modified(trust, stored)
     if fetched.status != row.status or not (row.payload and fetched.receipt.payload):
@@ -77,12 +78,14 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     differs = fetched.receipt.payload != row.payload
     if row.text and fetched.text:
         text_changed = differs and fetched.text != row.text
+        if text_changed and fetched.asked is not None:
+            trust = after_change(trust, stored, answered, fetched.asked)
     else:
         text_changed = differs and not row.etag.startswith(b"W/")
     return after_content(
         trust,
         stored,
-        Validators(fetched.etag, fetched.modified),
+        answered,
         text_changed=text_changed,
         bytes_changed=differs,
     )
