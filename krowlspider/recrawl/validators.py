@@ -177,11 +177,6 @@ def meaning_of(status: int, sent: Validators, answered: Validators) -> Meaning:
     return Meaning.NOT_MODIFIED if _is_about(sent, answered) else Meaning.MISMATCHED
 
 
-def after_not_modified(stored: Validators, answered: Validators) -> Validators:
-    """Return the validators after a 304: the new ones, and where there are none, the stored."""
-    return Validators(answered.etag or stored.etag, answered.last_modified or stored.last_modified)
-
-
 def same_tag(left: bytes, right: bytes) -> bool:
     """Compare two entity tags weakly: RFC 9110, section 8.8.3.2."""
     return left.removeprefix(b"W/") == right.removeprefix(b"W/")

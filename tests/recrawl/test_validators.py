@@ -20,7 +20,6 @@ from krowlspider.recrawl.validators import (
     Meaning,
     Page,
     Validators,
-    after_not_modified,
     conditions,
     headers_of,
     in_full,
@@ -185,18 +184,6 @@ def test_what_an_answer_means(
     status: int, sent: Validators, answered: Validators, meaning: Meaning
 ) -> None:
     assert meaning_of(status, sent, answered) is meaning
-
-
-@pytest.mark.parametrize(
-    ("case", "answered", "stored"),
-    [
-        ("304-lm-use-stored", NO_VALIDATORS, BOTH),
-        ("304-etag-update-response-Last-Modified", Validators(TAG, NEWER), Validators(TAG, NEWER)),
-        ("a weakened tag", Validators(b"W/" + TAG), Validators(b"W/" + TAG, CHANGED)),
-    ],
-)
-def test_a_304_updates_the_validators(case: str, answered: Validators, stored: Validators) -> None:
-    assert after_not_modified(BOTH, answered) == stored, case
 
 
 statuses = st.sampled_from([200, 203, 206, 301, 304, 404, 412, 500])
