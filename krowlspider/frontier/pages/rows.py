@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import FILES, SITEMAP, Entry, Fetched
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT, Lease
-from krowlspider.frontier.pages.planner import Planner, Planning, Seen, demand_of, lessen_demand
+from krowlspider.frontier.pages.planner import (
+    Planner,
+    Planning,
+    Seen,
+    demand_of,
+    estimate_of,
+    lessen_demand,
+)
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, read_row, second_of
 from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
@@ -255,8 +262,8 @@ class PageRows:
     def _put_unfetched(
         self, lease: Lease, planning: Planning | None, gone: defaultdict[str, float], batch: Batch
     ) -> None:
-        """Plan a page anew that was to be fetched again, and was not. Without a schedule, a later
-        one finds it as a page that is not planned."""
+        """Plan a page anew that was to be fetched again, and was not, as one that did not change:
+        it backs off. Without a schedule, a later one finds it as a page that is not planned."""
         key, name = self.key(lease.entry.url), lease.host.name
         found = self._store.get(key)
         row = None if found is None else read_row(found, name)
@@ -268,6 +275,8 @@ class PageRows:
             gone[name] += before
             row.due = row.planned = 0
         else:
+            # ``last`` stays: the plan has the seconds since the last try.
+            row.estimate = observe(estimate_of(row), row.planned, changed=False)
             planning.plan(lease.host, self.identity(key), row, planning.now, before)
         batch.put(key, row.encode(name))
 
