@@ -586,6 +586,19 @@ def test_a_clock_that_goes_back_loses_no_page(world: World):
     assert step(due) == len(PAGES)
 
 
+def test_a_start_with_the_clock_a_year_ahead_asks_all_pages(world: World):
+    """While a crawl runs, a jump of the clock brings none."""
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.wall += 400 * DAY
+    assert step(due) == 0
+    world.restart()
+    due = scheduled(world)
+    step(due)
+    assert fetch_all(world) == Counter(PAGES)
+
+
 def test_pages_without_a_plan_get_one(world: World):
     world.add(*PAGES)
     fetch_all(world)
