@@ -510,9 +510,9 @@ class DownloadHandler(BaseDownloadHandler):
         if status == HTTPStatus.PAYMENT_REQUIRED:
             named = [value for name, value in exchange.headers if name.lower() == b"crawler-price"]
             price = price_in({b"Crawler-Price": named})
-        return Fetched(
-            exchange.times.started, status, etag, modified, meaning, receipt, price=price
-        )
+        asked = None if refetch is None else refetch.asked
+        started = exchange.times.started
+        return Fetched(started, status, etag, modified, meaning, receipt, price=price, asked=asked)
 
     def _count_left(self, validator: str) -> None:
         self._count(f"krowl/pages/validator_left_count/{validator}")

@@ -16,7 +16,7 @@ from krowlspider.urls.canonical import normalise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from krowlspider.recrawl.validators import Meaning
+    from krowlspider.recrawl.validators import Asked, Meaning
 
 # Bytes of the longest ETag and Last-Modified that are kept.
 ETAG_MAX = 1024
@@ -46,6 +46,7 @@ class Fetched(Struct, eq=False):
     server sent them, empty where they cannot be sent back. ``meaning`` is what it says of the page
     that was there before. ``text`` is the digest of its main text, empty without KROWL_RECRAWL, and
     where it has none. ``price`` is what it asks for, empty for nothing.
+    where it has none. ``asked`` is None for a page that was not known.
     """
 
     started: float
@@ -56,6 +57,7 @@ class Fetched(Struct, eq=False):
     receipt: Receipt
     text: bytes = b""
     price: str = ""
+    asked: Asked | None = None
 
 
 def validators_in(

@@ -15,6 +15,7 @@ from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
     NO_VALIDATORS,
+    Asked,
     Meaning,
     Page,
     Validators,
@@ -54,6 +55,7 @@ class Refetch(NamedTuple):
 
     row: PageRow
     sent: Validators
+    asked: Asked
 
     def meaning(self, status: int, etag: bytes, modified: bytes) -> Meaning:
         """Return what an answer with these validators means."""
@@ -110,22 +112,23 @@ class Recrawl:
         row = self._pages.get(url)
         if row is None:
             return None
-        return Refetch(row, self._conditions(row))
+        return Refetch(row, *self._conditions(row))
 
     def is_done(self, refetch: Refetch) -> bool:
         """Return whether the page was fetched already since it was queued."""
         return self._work.has_fetched(refetch.row)
 
-    def _conditions(self, row: PageRow) -> Validators:
+    def _conditions(self, row: PageRow) -> tuple[Validators, Asked]:
         # Judged by our clock at the last fetch: the row has no Date of the server.
         etags, dates = [row.etag] * bool(row.etag), [row.modified] * bool(row.modified)
         kept, _ = validators_of(row.status, etags, dates, b"", row.last)
         if kept == NO_VALIDATORS or not row.stored:
             # A 304 would refer to no record.
-            return NO_VALIDATORS
+            return NO_VALIDATORS, Asked.IN_FULL
         page = Page(row.url, row.status, kept, row.fetches)
-        sent = trusted(self._pages.trust(host_of(row.url)), kept)
-        return conditions(page, row.url, row.url.encode(), sent)
+        trust = self._pages.trust(host_of(row.url))
+        may = trusted(trust, kept)
+        return conditions(page, row.url, row.url.encode(), may, hides=trust.hides_changes)
 
     def learn_nothing(self, refetch: Refetch) -> None:
         """Forget the validators of a page whose answer to them cannot be used, so that it is asked

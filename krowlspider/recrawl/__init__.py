@@ -3,7 +3,8 @@
 This package is pure: callers pass in time and bytes, and get decisions back.
 
 - Before a request: `trust.trusted` and `validators.conditions`.
-- After it: `validators.meaning_of`, `trust.after_content` or `trust.after_not_modified`,
+- After it: `validators.meaning_of`, `trust.after_not_modified`, or `trust.after_change` and
+  `trust.after_content`,
   `gone.Absence.answered`, `estimate.observe`, `prior.Site.observed`, and for a page that was hinted
   at `hints.Precisions.scored`. Then `value.due_time` says when it is due, and `threshold.demand`
   what it adds to the demand of its host.

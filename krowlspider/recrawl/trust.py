@@ -2,14 +2,22 @@
 
 A tag or date that stays while the text changes would answer 304 for a changed page. One that
 changes with equal bytes never answers 304. Tags and dates are judged apart, from the answers that
-came in full.
+came in full. A server may also answer 304 to each condition, while its tags are right: then only
+requests without conditions bring changes.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.recrawl.validators import IN_FULL_EVERY, Validators, http_date, same_tag
+from krowlspider.recrawl.validators import (
+    IN_FULL_EVERY,
+    NO_VALIDATORS,
+    Asked,
+    Validators,
+    http_date,
+    same_tag,
+)
 
 if TYPE_CHECKING:
     from typing import Self
@@ -18,6 +26,9 @@ if TYPE_CHECKING:
 COUNT_MAX = 255
 # Changes with equal bytes before a validator can count as useless.
 _CHURNED = 4
+# Changes in a row that only the sample brings before its host is taken to hide them. The chance of
+# an honest host is IN_FULL_EVERY to the power of minus this number.
+_HIDDEN = 2
 
 
 class Record(NamedTuple):
@@ -49,18 +60,30 @@ class Record(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """What a host's tags and dates are worth: eight bytes of its record."""
+    """What a host's tags and dates are worth: nine bytes of its record.
+
+    ``hidden``: changes that requests of the sample brought since a conditional one brought any.
+    """
 
     tags: Record = Record()
     dates: Record = Record()
+    hidden: int = 0
+
+    @property
+    def hides_changes(self) -> bool:
+        """Return whether the host answers 304 for pages that have changed.
+
+        Then conditions are sent with the sample alone, until one of these brings a change.
+        """
+        return self.hidden >= _HIDDEN
 
     def __bytes__(self) -> bytes:
-        return bytes((*self.tags, *self.dates))
+        return bytes((*self.tags, *self.dates, self.hidden))
 
     @classmethod
     def read(cls, data: bytes) -> Self:
-        """Return what ``bytes`` made eight bytes of. No bytes: nothing is known."""
-        return cls(Record(*data[:4]), Record(*data[4:8]))
+        """Return what ``bytes`` made. No bytes: nothing is known. Earlier versions made eight."""
+        return cls(Record(*data[:4]), Record(*data[4:8]), *data[8:9])
 
 
 def trusted(trust: Trust, stored: Validators) -> Validators:
@@ -80,14 +103,30 @@ def after_content(
     bytes_changed: bool,
 ) -> Trust:
     """Return the trust after an answer with content, given the validators before and after it."""
-    tags, dates = trust
+    tags, dates, hidden = trust
     if stored.etag and answered.etag:
         same = same_tag(stored.etag, answered.etag)
         tags = _judged(tags, same=same, text_changed=text_changed, bytes_changed=bytes_changed)
     if stored.last_modified and answered.last_modified:
         same = http_date(stored.last_modified) == http_date(answered.last_modified)
         dates = _judged(dates, same=same, text_changed=text_changed, bytes_changed=bytes_changed)
-    return Trust(tags, dates)
+    return Trust(tags, dates, hidden)
+
+
+def after_change(trust: Trust, stored: Validators, answered: Validators, asked: Asked) -> Trust:
+    """Return the trust after an answer with another main text.
+
+    Call it before `after_content`. A validator that stays is a lie of its own kind, which does not
+    count here.
+    """
+    sent = trusted(trust, stored)
+    stays = (sent.etag and same_tag(sent.etag, answered.etag)) or (
+        sent.last_modified and http_date(sent.last_modified) == http_date(answered.last_modified)
+    )
+    if asked is Asked.IN_FULL or sent == NO_VALIDATORS or stays:
+        return trust
+    conditional = asked is Asked.CONDITIONALLY
+    return trust._replace(hidden=0 if conditional else min(trust.hidden + 1, COUNT_MAX))
 
 
 def after_not_modified(trust: Trust, sent: Validators) -> Trust:
@@ -95,8 +134,10 @@ def after_not_modified(trust: Trust, sent: Validators) -> Trust:
 
     It shows that they are understood. It does not show that the page is as it was.
     """
-    pairs = zip(trust, sent, strict=True)
-    return Trust(*(_understood(record) if value else record for record, value in pairs))
+    return trust._replace(
+        tags=_understood(trust.tags) if sent.etag else trust.tags,
+        dates=_understood(trust.dates) if sent.last_modified else trust.dates,
+    )
 
 
 def _understood(record: Record) -> Record:

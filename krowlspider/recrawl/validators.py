@@ -73,6 +73,15 @@ class Page(NamedTuple):
     fetches: int
 
 
+class Asked(Enum):
+    """How a known page was asked for."""
+
+    IN_FULL = "in_full"
+    CONDITIONALLY = "conditionally"
+    SAMPLED = "sampled"
+    """In full, as one of the sample: otherwise conditions would have been sent."""
+
+
 class Meaning(Enum):
     """What an answer to a request for a known page means."""
 
@@ -121,15 +130,21 @@ def http_date(value: bytes) -> float | None:
         return None
 
 
-def conditions(page: Page, url: str, identity: bytes, trusted: Validators) -> Validators:
+def conditions(
+    page: Page, url: str, identity: bytes, trusted: Validators, *, hides: bool = False
+) -> tuple[Validators, Asked]:
     """Return the validators to send with a request for ``url``, empty ones for a full request.
 
     ``trusted`` is what `trust.trusted` lets through of the page's validators. There are none after
-    an error or a redirect, for another URL or scheme, and in one of IN_FULL_EVERY requests.
+    an error or a redirect, for another URL or scheme, and in one of IN_FULL_EVERY requests. If its
+    host ``hides`` changes, they are sent in these alone.
     """
-    if page.status not in _KEPT_FROM or page.url != url or in_full(identity, page.fetches):
-        return NO_VALIDATORS
-    return trusted
+    if page.status not in _KEPT_FROM or page.url != url or trusted == NO_VALIDATORS:
+        return NO_VALIDATORS, Asked.IN_FULL
+    sampled = in_full(identity, page.fetches)
+    if sampled == hides:
+        return trusted, Asked.CONDITIONALLY
+    return NO_VALIDATORS, Asked.SAMPLED if sampled else Asked.IN_FULL
 
 
 def in_full(identity: bytes, fetches: int) -> bool:
@@ -160,11 +175,6 @@ def meaning_of(status: int, sent: Validators, answered: Validators) -> Meaning:
     if sent == NO_VALIDATORS:
         return Meaning.UNASKED
     return Meaning.NOT_MODIFIED if _is_about(sent, answered) else Meaning.MISMATCHED
-
-
-def after_not_modified(stored: Validators, answered: Validators) -> Validators:
-    """Return the validators after a 304: the new ones, and where there are none, the stored."""
-    return Validators(answered.etag or stored.etag, answered.last_modified or stored.last_modified)
 
 
 def same_tag(left: bytes, right: bytes) -> bool:

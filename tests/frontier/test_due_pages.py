@@ -307,6 +307,32 @@ def test_a_page_that_was_dropped_comes_up_again(world: World):
         assert row_of(world, PAGES[0]).due > world.frontier.now() + INTERVAL_MIN
 
 
+@in_memory
+def test_a_page_that_never_answers_backs_off_as_a_still_one(world: World):
+    due = scheduled(world)
+    failing, still = "http://a.test/", "http://b.test/"
+    world.add(failing, still)
+    fetch_all(world)
+    asked: dict[str, list[float]] = {failing: [], still: []}
+    begun = world.clocks.wall
+    while world.clocks.wall < begun + 300 * DAY:
+        step(due)
+        while (lease := world.pop()) is not None:
+            url, now = lease.entry.url, world.clocks.wall
+            asked[url].append(now)
+            if url == still:
+                lease.fetched = fetched_at(now, url)
+            world.frontier.schedule.release(lease.host, 0.25)
+            world.frontier.acknowledge(lease, dropped="dns" if url == failing else None)
+            world.commit()
+        world.clocks.pass_(DAY / 2)
+    # Its plans do not know by how much a try was late, half a day here.
+    assert len(asked[still]) * 0.9 < len(asked[failing]) < len(asked[still]) * 1.25
+    waits = [late - early for early, late in pairwise(asked[failing])]
+    assert waits[-1] >= 2 * waits[0]
+    assert row_of(world, failing).last < begun + DAY
+
+
 def crawl_site(world: World, due: DuePages, days: int) -> None:
     """Crawl for some days. The pages of a.test change at each fetch, all others never."""
     for day in range(days):
@@ -558,6 +584,19 @@ def test_a_clock_that_goes_back_loses_no_page(world: World):
     world.clocks.wall -= 5000 * DAY
     world.clocks.pass_(400 * DAY)
     assert step(due) == len(PAGES)
+
+
+def test_a_start_with_the_clock_a_year_ahead_asks_all_pages(world: World):
+    """While a crawl runs, a jump of the clock brings none."""
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    world.clocks.wall += 400 * DAY
+    assert step(due) == 0
+    world.restart()
+    due = scheduled(world)
+    step(due)
+    assert fetch_all(world) == Counter(PAGES)
 
 
 def test_pages_without_a_plan_get_one(world: World):

@@ -125,6 +125,10 @@ _TABLE = (
         *("return not (lies or useless)", "return not useless"),
     ),
     (
+        *("changes-stay-hidden", "a host that says 304 for changed text is found", _TRUST),
+        *("return self.hidden >= _HIDDEN", "return False"),
+    ),
+    (
         *("a-304-wears-lies-away", "a 304 is no proof of honesty", _TRUST),
         *(
             "record._replace(not_modified=min(record.not_modified + 1, COUNT_MAX))",

@@ -15,11 +15,11 @@ from krowlspider.recrawl.validators import (
     ETAG_MAX,
     IN_FULL_EVERY,
     NO_VALIDATORS,
+    Asked,
     LeftOut,
     Meaning,
     Page,
     Validators,
-    after_not_modified,
     conditions,
     headers_of,
     in_full,
@@ -33,6 +33,7 @@ DATE = b"Wed, 01 Jan 2020 12:00:00 GMT"
 CHANGED = b"Wed, 01 Jan 2020 00:00:00 GMT"
 TAG = b'"abcdef"'
 BOTH = Validators(TAG, CHANGED)
+FULL = (NO_VALIDATORS, Asked.IN_FULL)
 # An identity and a count of fetches outside the sample that is asked in full.
 IDENTITY, FETCHES = b"identity", next(n for n in range(9) if not in_full(b"identity", n))
 
@@ -58,7 +59,7 @@ def kept(etags: list[bytes], dates: list[bytes], sent_at: bytes = DATE) -> Valid
 )
 def test_an_etag_is_sent_as_it_came(case: str, etag: bytes, sent: bytes) -> None:
     page = Page(URL, 200, kept([etag], []), FETCHES)
-    headers = headers_of(conditions(page, URL, IDENTITY, page.validators))
+    headers = headers_of(conditions(page, URL, IDENTITY, page.validators)[0])
     assert headers == ([(b"If-None-Match", sent)] if sent else []), case
 
 
@@ -114,12 +115,12 @@ def test_a_repeated_equal_header_is_one() -> None:
 def test_no_validators_of_a_redirect_or_error(status: int) -> None:
     assert validators_of(status, [TAG], [CHANGED], DATE, NOW) == (NO_VALIDATORS, ())
     page = Page(URL, status, BOTH, FETCHES)
-    assert conditions(page, URL, IDENTITY, BOTH) == NO_VALIDATORS
+    assert conditions(page, URL, IDENTITY, BOTH) == FULL
 
 
 @pytest.mark.parametrize("url", ["http://example.org/a", "https://example.org/a?utm_source=b"])
 def test_no_conditions_for_another_url_or_scheme(url: str) -> None:
-    assert conditions(Page(URL, 200, BOTH, FETCHES), url, IDENTITY, BOTH) == NO_VALIDATORS
+    assert conditions(Page(URL, 200, BOTH, FETCHES), url, IDENTITY, BOTH) == FULL
 
 
 def test_one_request_in_fifty_is_sent_in_full() -> None:
@@ -129,7 +130,19 @@ def test_one_request_in_fifty_is_sent_in_full() -> None:
     # No page is for ever in the sample, and none for ever out of it.
     assert all(0 < sum(in_full(page, n) for n in range(1000)) < 100 for page in pages[:50])
     sampled = next(n for n in range(1000) if in_full(IDENTITY, n))
-    assert conditions(Page(URL, 200, BOTH, sampled), URL, IDENTITY, BOTH) == NO_VALIDATORS
+    page = Page(URL, 200, BOTH, sampled)
+    assert conditions(page, URL, IDENTITY, BOTH) == (NO_VALIDATORS, Asked.SAMPLED)
+    # Nothing would have been sent.
+    assert conditions(page, URL, IDENTITY, NO_VALIDATORS) == FULL
+
+
+def test_a_host_that_hides_changes_has_conditions_in_the_sample_alone() -> None:
+    sampled = next(n for n in range(1000) if in_full(IDENTITY, n))
+    found = [
+        conditions(Page(URL, 200, BOTH, n), URL, IDENTITY, BOTH, hides=True)
+        for n in (FETCHES, sampled)
+    ]
+    assert found == [FULL, (BOTH, Asked.CONDITIONALLY)]
 
 
 OTHER = b'"ghijkl"'
@@ -171,18 +184,6 @@ def test_what_an_answer_means(
     status: int, sent: Validators, answered: Validators, meaning: Meaning
 ) -> None:
     assert meaning_of(status, sent, answered) is meaning
-
-
-@pytest.mark.parametrize(
-    ("case", "answered", "stored"),
-    [
-        ("304-lm-use-stored", NO_VALIDATORS, BOTH),
-        ("304-etag-update-response-Last-Modified", Validators(TAG, NEWER), Validators(TAG, NEWER)),
-        ("a weakened tag", Validators(b"W/" + TAG), Validators(b"W/" + TAG, CHANGED)),
-    ],
-)
-def test_a_304_updates_the_validators(case: str, answered: Validators, stored: Validators) -> None:
-    assert after_not_modified(BOTH, answered) == stored, case
 
 
 statuses = st.sampled_from([200, 203, 206, 301, 304, 404, 412, 500])

@@ -321,6 +321,32 @@ def test_a_host_whose_tags_lie_is_asked_in_full(tmp_path: Path):
         assert IF_TAG not in asked(web)["/"]
 
 
+def test_a_host_that_says_304_for_changed_text_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its full answers have new tags, so only the sample shows that its 304s are wrong."""
+
+    def in_full(identity: bytes, fetches: int) -> bool:
+        return identity[-1] % 4 == fetches
+
+    monkeypatch.setattr(validators, "in_full", in_full)
+    paths = [f"/{number}" for number in range(40)]
+    answers = {"/": Raw(answer(HTML, body=links(*paths)))}
+    conditional = []
+    with SimulatedRawWeb(answers) as web:
+        for word in (b"one", b"two", b"three"):
+            full = answer(HTML, b'ETag: "' + word + b'"', body=word)
+            lying = Raw(full, others={IF_TAG: answer(status=NOT_MODIFIED)})
+            answers |= dict.fromkeys(paths, lying)
+            crawl(web, tmp_path)
+            requests = asked(web)
+            conditional.append({path for path in paths if IF_TAG in requests[path]})
+    sample = {path for path in paths if in_full(path.encode(), 2)}
+    # The second start begins with trust; the third sends conditions with the sample alone.
+    assert conditional[1]
+    assert conditional[2] == sample
+
+
 def page_of(text: str, nonce: str, *more: bytes) -> Raw:
     """Return a page with a text of its own, and a nonce, compressed if the headers say so."""
     body = f"<script nonce={nonce}></script><p>{text}, seen {len(nonce)} times</p>".encode()

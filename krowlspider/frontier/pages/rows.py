@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import FILES, SITEMAP, Entry, Fetched
 from krowlspider.frontier.entry_queues import NOT_MODIFIED, PAGE, REDIRECT, Lease
-from krowlspider.frontier.pages.planner import Planner, Planning, Seen, demand_of, lessen_demand
+from krowlspider.frontier.pages.planner import (
+    Planner,
+    Planning,
+    Seen,
+    demand_of,
+    estimate_of,
+    lessen_demand,
+)
 from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, read_row, second_of
 from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
@@ -15,7 +22,7 @@ from krowlspider.frontier.store.store import Batch, Store, put
 from krowlspider.recrawl.estimate import Estimate, observe
 from krowlspider.recrawl.gone import may_pass
 from krowlspider.recrawl.prior import Site, prior
-from krowlspider.recrawl.trust import Trust, after_content, after_not_modified
+from krowlspider.recrawl.trust import Trust, after_change, after_content, after_not_modified
 from krowlspider.recrawl.validators import ASK_IN_FULL, Meaning, Validators
 from krowlspider.urls.canonical import host_of
 
@@ -71,6 +78,7 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     differ under a weak tag may be the same text (RFC 9110, section 8.8.1).
     """
     stored = Validators(row.etag, row.modified)
+    answered = Validators(fetched.etag, fetched.modified)
     if fetched.meaning is Meaning.NOT_MODIFIED:
         return after_not_modified(trust, stored)
     if fetched.status != row.status or not (row.payload and fetched.receipt.payload):
@@ -78,12 +86,14 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     differs = fetched.receipt.payload != row.payload
     if row.text and fetched.text:
         text_changed = differs and fetched.text != row.text
+        if text_changed and fetched.asked is not None:
+            trust = after_change(trust, stored, answered, fetched.asked)
     else:
         text_changed = differs and not row.etag.startswith(b"W/")
     return after_content(
         trust,
         stored,
-        Validators(fetched.etag, fetched.modified),
+        answered,
         text_changed=text_changed,
         bytes_changed=differs,
     )
@@ -253,8 +263,8 @@ class PageRows:
     def _put_unfetched(
         self, lease: Lease, planning: Planning | None, gone: defaultdict[str, float], batch: Batch
     ) -> None:
-        """Plan a page anew that was to be fetched again, and was not. Without a schedule, a later
-        one finds it as a page that is not planned."""
+        """Plan a page anew that was to be fetched again, and was not, as one that did not change:
+        it backs off. Without a schedule, a later one finds it as a page that is not planned."""
         key, name = self.key(lease.entry.url), lease.host.name
         found = self._store.get(key)
         row = None if found is None else read_row(found, name)
@@ -266,6 +276,8 @@ class PageRows:
             gone[name] += before
             row.due = row.planned = 0
         else:
+            # ``last`` stays: the plan has the seconds since the last try.
+            row.estimate = observe(estimate_of(row), row.planned, changed=False)
             planning.plan(lease.host, self.identity(key), row, planning.now, before)
         batch.put(key, row.encode(name))
 

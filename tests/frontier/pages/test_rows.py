@@ -287,6 +287,34 @@ def test_a_forgotten_host_has_no_rows(world: World):
     assert list(store.keys(schema.PAGES)) == []
 
 
+TAG, DATE = b'"a"', b"Wed, 01 Jan 2020 00:00:00 GMT"
+LATER = b"Wed, 01 Jan 2020 06:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("case", "etag", "modified", "kept"),
+    [
+        ("304-lm-use-stored", b"", b"", (TAG, DATE)),
+        ("304-etag-update-response-Last-Modified", TAG, LATER, (TAG, LATER)),
+        ("a weakened tag", b"W/" + TAG, b"", (b"W/" + TAG, DATE)),
+    ],
+)
+def test_a_304_updates_the_validators_of_the_row(
+    world: World, case: str, etag: bytes, modified: bytes, kept: tuple[bytes, bytes]
+):
+    """RFC 9111, section 3.2; cases of cache-tests."""
+    world.add(A)
+    fetch_page(world, 1000.0, etag=TAG, modified=DATE)
+    world.frontier.queue([again(A)])
+    fetch_page(
+        world, 2000.0, status=304, etag=etag, modified=modified, meaning=Meaning.NOT_MODIFIED
+    )
+    (row,) = rows(world)
+    assert row is not None
+    assert (row.etag, row.modified) == kept, case
+    assert (row.status, row.payload, row.unmodified) == (200, SHA1, 1)
+
+
 @pytest.mark.parametrize(
     ("tag", "payload", "is_trusted"),
     [
