@@ -102,7 +102,8 @@ def _rows(args: argparse.Namespace) -> None:
 
 
 def _sheets(args: argparse.Namespace) -> None:
-    figures = sheets.measure(100_000, args.rounds)
+    figures: dict[str, Any] = {**sheets.measure(100_000, args.rounds)}
+    figures["crawls"] = sheets.crawls(100_000, args.pages, args.rounds)
     print(json.dumps(figures))
     _write("sheets", figures)
 
@@ -327,6 +328,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "rows": {"urls": [50_000_000], "queued_hosts": [500_000]},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
+    "sheets": {"pages": 8000, "rounds": 5},
     "trees": {"hosts": [80], "pages": 4000, "rounds": 12},
     "transit": {
         "concurrency": [50, 200, 500, 1000, 2000],

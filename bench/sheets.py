@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from time import process_time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from bench import trees
+from bench.pages import Shape
+from bench.web import BenchWeb
 from krowlspider.policies.sheets import Policies
 
 if TYPE_CHECKING:
@@ -23,8 +30,8 @@ _SHEET = (
 def measure(sheets: int, rounds: int) -> dict[str, float]:
     """Return CPU seconds to read a file of so many sheets, each for a host, and microseconds of a
     new host and of a link, with and without a sheet: medians."""
-    text = "".join(_SHEET.format(at, at % 1000, at % 50 + 1) for at in range(sheets))
-    covered = [f"host{at % sheets}.example{at % sheets % 1000}.org" for at in range(_HOSTS)]
+    text = _file(sheets)
+    covered = [f"host{at % sheets + 1}.example{at % sheets % 1000}.org" for at in range(_HOSTS)]
     others = [f"host{at}.other{at % 1000}.org" for at in range(_HOSTS)]
     found = defaultdict[str, list[float]](list)
     for _ in range(rounds):
@@ -36,6 +43,42 @@ def measure(sheets: int, rounds: int) -> dict[str, float]:
         found["covered_link_us"].append(_each(partial(_of, policies), covered[:1]))
         found["other_link_us"].append(_each(policies.of_host, others[:1]))
     return {name: round(statistics.median(values), 2) for name, values in found.items()}
+
+
+def crawls(sheets: int, pages: int, rounds: int) -> dict[str, Any]:
+    """Return CPU seconds of a start, and the pages for each CPU second with a file of so many
+    sheets of other hosts, as a part of those without, for each round.
+
+    Both crawl at once, on one core. Starts, which read the file, are subtracted.
+    """
+    few = 80
+    shape = Shape(hosts=few, per_host=pages // few + 30)
+    with BenchWeb(shape) as web, TemporaryDirectory() as name:
+        os.sched_setaffinity(web.pid, trees.WEB)
+        file = Path(name, "policies.toml")
+        file.write_text(_file(sheets))
+        options = ("-s", f"KROWL_POLICIES={file}"), ()
+
+        def both(count: int) -> tuple[float, ...]:
+            run = partial(trees.cpu_seconds, web, trees.HERE, count)
+            with ThreadPoolExecutor(2) as pool:
+                return tuple(pool.map(lambda words: run(*words), options))
+
+        both(few)
+        starts = [both(few) for _ in range(5)]
+        begun, usual = (statistics.median(each) for each in zip(*starts, strict=True))
+        found = [both(pages) for _ in range(rounds)]
+    ratios = [round((lack - usual) / (have - begun), 4) for have, lack in found]
+    return {
+        "start_s": round(begun, 2),
+        "start_without_s": round(usual, 2),
+        "ratio": statistics.median(ratios),
+        "rounds": ratios,
+    }
+
+
+def _file(sheets: int) -> str:
+    return "".join(_SHEET.format(at + 1, at % 1000, at % 50 + 1) for at in range(sheets))
 
 
 def _of(policies: Policies, host: str) -> object:

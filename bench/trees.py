@@ -22,8 +22,8 @@ from tests.support.crawling import write_seeds
 if TYPE_CHECKING:
     from bench.pages import Shape
 
-_HERE = Path(__file__).parents[1]
-_WEB, _CRAWLS = {0}, {1}
+HERE = Path(__file__).parents[1]
+WEB, _CRAWLS = {0}, {1}
 # Pages of the first crawl of each, which compiles its modules.
 _WARM_UP = 300
 
@@ -35,19 +35,19 @@ def measure(shape: Shape, other: Path, *, pages: int, rounds: int) -> dict[str, 
     """
     ratios = []
     with BenchWeb(shape) as web:
-        os.sched_setaffinity(web.pid, _WEB)
-        for tree in (_HERE, other):
-            _pages_a_second(web, tree, _WARM_UP)
+        os.sched_setaffinity(web.pid, WEB)
+        for tree in (HERE, other):
+            cpu_seconds(web, tree, _WARM_UP)
         for _ in range(rounds):
             with ThreadPoolExecutor(2) as pool:
-                found = pool.map(lambda tree: _pages_a_second(web, tree, pages), (_HERE, other))
+                found = pool.map(lambda tree: cpu_seconds(web, tree, pages), (HERE, other))
             ours, theirs = found
-            ratios.append(round(ours / theirs, 4))
+            ratios.append(round(theirs / ours, 4))
     return {"pages": pages, "ratio": statistics.median(ratios), "rounds": ratios}
 
 
-def _pages_a_second(web: BenchWeb, tree: Path, pages: int) -> float:
-    """Crawl with the code in ``tree``; return the pages for each CPU second.
+def cpu_seconds(web: BenchWeb, tree: Path, pages: int, *options: str) -> float:
+    """Crawl with the code in ``tree`` and more options; return the CPU seconds of all threads.
 
     :raises RuntimeError: the crawl has failed, or has fetched another number of pages
     """
@@ -58,7 +58,7 @@ def _pages_a_second(web: BenchWeb, tree: Path, pages: int) -> float:
         # A tree that compiles its modules at each run would seem slower.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         process = subprocess.Popen(
-            krowlspider_command(Task(web, file, pages, scratch)),
+            [*krowlspider_command(Task(web, file, pages, scratch)), *options],
             cwd=tree,
             env=environment,
             stdout=subprocess.DEVNULL,
@@ -71,4 +71,4 @@ def _pages_a_second(web: BenchWeb, tree: Path, pages: int) -> float:
         done = json.loads(reports[0].read_bytes())["done"] if reports else 0
     if process.returncode or done != pages:
         raise RuntimeError(f"{tree}: exit code {process.returncode}, {done} of {pages} pages")
-    return done / (usage.ru_utime + usage.ru_stime)
+    return usage.ru_utime + usage.ru_stime
