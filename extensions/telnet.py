@@ -66,8 +66,11 @@ def _checked(
     def checked(self: Console, *given: _Given.args, **named: _Given.kwargs) -> _Said | Text:
         try:
             bound = known.bind_partial(self, *given, **named)
+            words = dict(bound.arguments)
             bound.apply_defaults()
-            check_fields(name, {k: v for k, v in bound.arguments.items() if v is not self})
+            # "" is the default of what may be left out.
+            words |= {each: value for each, value in bound.arguments.items() if value != ""}
+            check_fields(name, {each: value for each, value in words.items() if value is not self})
         except (TypeError, BadRequestError) as error:
             return Text(f"krowl.{name}: {error}")
         try:

@@ -60,8 +60,8 @@ class SinglePage:
         elif "{contact}" in agent:
             own["USER_AGENT"] = scrapy.USER_AGENT
         own["ADDONS"] = without_profiles(settings)
-        # Without a job nothing looks at sheets.
-        own["KROWL_POLICIES"] = None
+        # Without a job nothing looks at sheets, and nothing calls hooks.
+        own["KROWL_POLICIES"] = own["KROWL_HOOKS"] = None
         settings.setdict(own, priority="cmdline")
 
     def _spiders(self, args: list[str], opts: argparse.Namespace) -> list[str]:

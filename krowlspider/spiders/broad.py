@@ -236,6 +236,7 @@ class BroadSpider(Spider):
     def _read_settings(self, settings: BaseSettings) -> None:
         self._agent: str = settings["ROBOTSTXT_USER_AGENT"]
         self._has_sheets = settings["KROWL_POLICIES"] is not None
+        self._has_hooks = bool(settings["KROWL_HOOKS"])
         self._notes = "metadata" in settings.getlist("KROWL_WARC_ALSO")
         self._follow_nofollow = settings.getbool("KROWL_FOLLOW_NOFOLLOW")
         self._redirects = Redirects(settings)
@@ -485,7 +486,7 @@ class BroadSpider(Spider):
 
     @cached_property
     def _hooks(self) -> Hooked | None:
-        return job_of(self.crawler).hooks
+        return job_of(self.crawler).hooks if self._has_hooks else None
 
     def _is_forbidden(self, page: Page) -> bool:
         return page.nofollow and not self._follow_nofollow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import subprocess
 import sys
@@ -319,13 +320,16 @@ def test_archive_alone_refuses_the_handler_of_a_later_add_on() -> None:
 
 def test_archive_alone_refuses_a_folder_that_it_cannot_have(tmp_path: Path) -> None:
     """Of a handler that fails Scrapy only logs the error, and each queued request would fail."""
-    archive = project(ADDONS={KrowlArchive: 100})
-    with pytest.raises(SettingsError, match="KROWL_WARC_DIR is not set"):
-        Opening.from_crawler(Crawler(Spider, applied(archive)))
     (tmp_path / "warc").write_text("a file")
-    archive = project(ADDONS={KrowlArchive: 100}, KROWL_WARC_DIR=str(tmp_path / "warc"))
-    with pytest.raises(SettingsError, match="warc cannot be written: "):
+
+    async def opened(**more: Any) -> None:
+        archive = project(ADDONS={KrowlArchive: 100}, **more)
         Opening.from_crawler(Crawler(Spider, applied(archive)))
+
+    with pytest.raises(SettingsError, match="KROWL_WARC_DIR is not set"):
+        asyncio.run(opened())
+    with pytest.raises(SettingsError, match="warc cannot be written: "):
+        asyncio.run(opened(KROWL_WARC_DIR=str(tmp_path / "warc")))
 
 
 @pytest.mark.parametrize("other", [KrowlArchive, KrowlFrontier])

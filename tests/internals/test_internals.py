@@ -138,7 +138,7 @@ class OneDownloader:
         engine, notes = self._crawler.engine, self._crawler.spider.notes  # type: ignore[union-attr]
         if self._crawler.settings.getbool("RUNNER"):
             nobody = cast("AwaitedRequests", SimpleNamespace(sent={}))
-            runner = RequestRunner(engine, self.active, self.download, nobody, list)
+            runner = RequestRunner(engine, self.active, self.download, nobody, list, render=None)
 
             def start() -> bool:
                 started = runner.start_request()
