@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scrapy.addons import AddonManager
 from scrapy.crawler import Crawler
 from scrapy.utils.python import global_object_name
 
@@ -56,8 +57,11 @@ def differences(settings: Settings, spider: type[Spider], *, frontier: bool) -> 
 
     This loads the components that the settings name, for which a reactor must be installed.
     """
+    notes = list(_of_packages(Crawler(spider, settings).settings)) if frontier else []
+    # As a start does: a spider changes what the add-on has set.
+    settings = settings.copy()
+    AddonManager.load_pre_crawler_settings(settings)
     crawler = Crawler(spider, settings)
-    notes = list(_of_packages(crawler.settings)) if frontier else []
     try:
         crawler.addons.load_settings(crawler.settings)
     except SettingsError as error:
