@@ -25,6 +25,8 @@ FLAGS = [
 ]
 # pywb shows the page in this frame, below its banner.
 FRAME = "replay_iframe"
+SHOTS_MAX = 50
+SHOTS_EVERY = 200  # ms
 SHOWN = f"""() => {{
     const shown = document.getElementById("{FRAME}").contentDocument;
     return shown && shown.URL !== "about:blank" && shown.readyState === "complete";
@@ -64,7 +66,7 @@ def replayed(page: Page) -> Frame:
 
 
 def look(page: Page, frame: Frame, path: Path) -> dict[str, object]:
-    picture = Image.open(io.BytesIO(page.screenshot(path=path))).convert("RGB")
+    picture = settled(page, path)
     colours = shown(frame, picture).getcolors(picture.width * picture.height)
     spots = {}
     for element in frame.locator("[id]").all():
@@ -78,6 +80,18 @@ def look(page: Page, frame: Frame, path: Path) -> dict[str, object]:
         "colours": len(colours),
         "spots": spots,
     }
+
+
+def settled(page: Page, path: Path) -> Image.Image:
+    """The first screenshot that equals the one before it: a browser paints a page in steps."""
+    before = b""
+    for _ in range(SHOTS_MAX):
+        shot = page.screenshot(path=path, animations="disabled")
+        if shot == before:
+            return Image.open(io.BytesIO(shot)).convert("RGB")
+        before = shot
+        page.wait_for_timeout(SHOTS_EVERY)
+    raise AssertionError(f"{page.url} changed between each two of {SHOTS_MAX} screenshots")
 
 
 def shown(frame: Frame, picture: Image.Image) -> Image.Image:
