@@ -468,6 +468,11 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
     # One in 50 is asked in full.
     assert 1 <= found["still"]["not_modified"] < asked_for["/still"]
     assert found["still"]["changes"] == 0
+    url, planned = found["still"]["url"], found["still"]["next_fetch"]
+    assert found["still"]["last_fetch"] < planned
+    explained = json.loads(scrapy("frontier", crawl.jobdir, "--json", "--explain", url).stdout)
+    assert explained["next_fetch"] == planned
+    assert explained["page"].endswith(f"; next fetch {planned.replace('T', ' ')}")
     assert stats["asked"] == asked_for.total() - len(asked_for)
     assert stats["not_modified"] == sum(row["not_modified"] for row in found.values())
     assert stats["changed"] == found["changing"]["changes"]
