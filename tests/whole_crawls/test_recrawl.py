@@ -505,6 +505,9 @@ def test_a_start_says_how_fresh_its_pages_stay(tmp_path: Path, answers: dict[str
     assert len(said) == 1
     assert "of 4 pages at most 1 d outdated" in said[0]
     assert "target 90 %: " in said[0]
+    # Of each class of hosts too.
+    classes = re.findall(r"Forecast of (.*?): .* of 4 pages at most 1 d outdated", log)
+    assert classes == ["1 host with a delay of up to 1 s and up to 100 pages each"]
     # Without a schedule nothing is computed.
     assert "Forecast" not in before
 
