@@ -572,3 +572,32 @@ def test_seeds_keep_their_words_at_all_processes(tmp_path: Path) -> None:
     shown = [text_of(crawl, "frontier", "--pages", folder=each) for each in crawl.folders]
     stored = [[json.loads(line) for line in text.splitlines()] for text in shown]
     assert [{row.get("tag") for row in some} >= {"wide"} for some in stored] == [True, True]
+
+
+def test_a_limit_of_a_sheet_is_of_all_processes(tmp_path: Path) -> None:
+    """One of them is killed meanwhile, and then all: pages that were not committed count once."""
+    hosts = [f"site{number}.test" for number in range(8)]
+    sheets = tmp_path / "policies.toml"
+    sheets.write_text(
+        f'[[sheet]]\nname = "few"\nmatch = {hosts}\nmax_pages = 20\nquota = "sheet"\n'
+    )
+    many = anchors(*(f"/p{number}" for number in range(10)))
+    with MockWeb(
+        spec=[page("/robots.txt", "", status=404), page("/", many), page("^/p", "x")]
+    ) as web:
+
+        def asked() -> set[str]:
+            return {entry.url for entry in pages(web.log())}
+
+        seeds = [web.url(host) for host in hosts]
+        crawl = node_crawl(web, tmp_path, 2, seeds, KROWL_POLICIES=sheets).start()
+        crawl.wait_until(lambda: len(asked()) >= 5)
+        os.kill(crawl.pid("p1"), signal.SIGKILL)
+        crawl.wait_until(lambda: len(asked()) >= 12)
+        crawl.kill()
+        last = node_crawl(web, tmp_path, 2, seeds, KROWL_POLICIES=sheets).run()
+        done = asked()
+    assert last.ends == ["finished"]
+    assert sum(frontier_view(folder)["done"] for folder in last.folders) == 20
+    # A page that was in flight at a kill may not have been asked for again.
+    assert 20 <= len(done) <= 24

@@ -141,6 +141,7 @@ SEED_NAME = b"V"
 HINTS = b"W"
 SOFT_NOT_FOUND = b"X"
 QUOTA = b"Y"
+GRANT = b"Z"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -235,6 +236,10 @@ def soft_not_found_key(host: str) -> bytes:
 
 def quota_key(host: str, sheet: str) -> bytes:
     return b"Y%b\0%b" % (host.encode(), sheet.encode())
+
+
+def grant_key(sheet: str, reason: str) -> bytes:
+    return b"Z%b\0%b" % (reason.encode(), sheet.encode())
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:
