@@ -326,7 +326,7 @@ async function showHost(name) {
   try {
     const found = await ask("host", { name });
     const robots = found.robots.flatMap((each) => [
-      `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`, ...each.terms]);
+      `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`, ...each.terms]).concat(found.terms);
     if (found.priced) {
       robots.push(`price: ${found.price || "not named"}, ${found.priced} answers 402`);
     }
