@@ -462,7 +462,7 @@ async function refreshTags() {
     const found = await ask("seeds", { limit: 0 });
     if (found.tags.length) showTags(found.tags);
   } catch {
-    // Several processes have no common table of seeds.
+    // A process may be starting again.
   }
   setTimeout(refreshTags, TAGS_EACH);
 }
