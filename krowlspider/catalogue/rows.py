@@ -49,12 +49,15 @@ class Place(NamedTuple):
     earlier: Sequence[Path] = ()
 
 
+NOWHERE = Place("")
+
+
 def ignore(fault: str) -> None:
     """Report no fault."""
 
 
 def rows_of(
-    path: Path, tables: frozenset[str], place: Place = Place(""), fault: Fault = ignore
+    path: Path, tables: frozenset[str], place: Place = NOWHERE, fault: Fault = ignore
 ) -> Iterator[tuple[str, Row]]:
     """Yield pairs of table and row of a finished WARC file; the same file gives the same rows.
 
