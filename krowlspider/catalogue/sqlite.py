@@ -1,0 +1,111 @@
+"""The rows of a catalogue in a file of SQLite. Rows and checkpoint are one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from krowlspider.catalogue.migrations import MAKE_OWN, NAMES, OWN, pending
+from krowlspider.catalogue.statements import COLUMNS, KEYS, cleaned, listed, on_conflict
+from krowlspider.errors import KrowlError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from krowlspider.catalogue.sinks import Row
+
+# Seconds that another program may hold the file.
+_LOCK_MAX = 60.0
+_INSERTS = {
+    table: f'INSERT INTO "{table}" ({listed(table)})'
+    f" VALUES ({', '.join('?' * len(COLUMNS[table]))}) {on_conflict(table)}"
+    for table in KEYS
+}
+
+
+class SqliteSink:
+    """A `Sink` in a file. Times are text in UTC, as SQLite's own functions take them.
+
+    :raises KrowlError: the file cannot be used
+    """
+
+    def __init__(self, path: Path, lock_max: float = _LOCK_MAX) -> None:
+        self.place = str(path)
+        with self._one_line():
+            self._connection = sqlite3.connect(path, timeout=lock_max, isolation_level=None)
+            try:
+                # Readers do not wait for a writer, nor a writer for them.
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                with self._transaction():
+                    self._migrate()
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def done(self) -> set[str]:
+        with self._one_line():
+            return {name for (name,) in self._connection.execute("SELECT name FROM file")}
+
+    def write(self, name: str, rows: Iterable[tuple[str, Row]]) -> None:
+        count = 0
+        with self._one_line(), self._transaction():
+            for table, row in rows:
+                self._connection.execute(_INSERTS[table], _values(row, table))
+                count += 1
+            self._connection.execute(
+                "INSERT INTO file (name, rows) VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET rows = excluded.rows",
+                [name, count],
+            )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _one_line(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            way = ": another program writes to it; do it again" if "locked" in str(error) else ""
+            raise KrowlError(f"{self.place} cannot be used: {error}{way}") from error
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def _migrate(self) -> None:
+        execute = self._connection.execute
+        there = {name for (name,) in execute("SELECT name FROM sqlite_master")} & NAMES
+        columns = [row[1] for row in execute(f"PRAGMA table_info({OWN})")]
+        is_ours = "number" in columns and "name" in columns
+        applied = list(execute(f"SELECT number, name FROM {OWN}")) if is_ours else []
+        lacking = pending(self.place, there, columns, applied)
+        if lacking and OWN not in there:
+            execute(MAKE_OWN)
+        for migration in lacking:
+            for statement in migration.statements:
+                execute(statement)
+            execute(
+                f"INSERT INTO {OWN} (number, name) VALUES (?, ?)",
+                [migration.number, migration.name],
+            )
+
+
+def _values(row: Row, table: str) -> list[object]:
+    return [
+        value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+        if isinstance(value, datetime)
+        else value
+        for value in cleaned(row, table)
+    ]
