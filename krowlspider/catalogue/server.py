@@ -117,6 +117,12 @@ class Server:
             cursor = connection.execute(query.encode(), values)
             return cursor.fetchall() if cursor.description else []
 
+    def table(self, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Return the names of the columns that a statement yields, and its rows."""
+        with self._in_time() as connection:
+            cursor = connection.execute(query.encode())
+            return [each.name for each in cursor.description or ()], cursor.fetchall()
+
     def copy(self, statement: str, blocks: Iterable[bytes]) -> None:
         """Send blocks of text by a COPY."""
         with self._in_time() as connection, connection.cursor().copy(statement.encode()) as copy:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.catalogue.migrations import MAKE_OWN, NAMES, OWN, pending
 from krowlspider.catalogue.statements import COLUMNS, KEYS, cleaned, listed, on_conflict
@@ -34,7 +34,7 @@ class SqliteSink:
 
     def __init__(self, path: Path, lock_max: float = _LOCK_MAX) -> None:
         self.place = str(path)
-        with self._one_line():
+        with _one_line(self.place):
             self._connection = sqlite3.connect(path, timeout=lock_max, isolation_level=None)
             try:
                 # Readers do not wait for a writer, nor a writer for them.
@@ -47,12 +47,12 @@ class SqliteSink:
                 raise
 
     def done(self) -> set[str]:
-        with self._one_line():
+        with _one_line(self.place):
             return {name for (name,) in self._connection.execute("SELECT name FROM file")}
 
     def write(self, name: str, rows: Iterable[tuple[str, Row]]) -> None:
         count = 0
-        with self._one_line(), self._transaction():
+        with _one_line(self.place), self._transaction():
             for table, row in rows:
                 self._connection.execute(_INSERTS[table], _values(row, table))
                 count += 1
@@ -64,14 +64,6 @@ class SqliteSink:
 
     def close(self) -> None:
         self._connection.close()
-
-    @contextmanager
-    def _one_line(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.Error as error:
-            way = ": another program writes to it; do it again" if "locked" in str(error) else ""
-            raise KrowlError(f"{self.place} cannot be used: {error}{way}") from error
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -100,6 +92,27 @@ class SqliteSink:
                 f"INSERT INTO {OWN} (number, name) VALUES (?, ?)",
                 [migration.number, migration.name],
             )
+
+
+def read(path: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return the names of the columns that a query yields, and its rows.
+
+    :raises KrowlError: the file cannot be used
+    """
+    with _one_line(str(path)):
+        url = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(url, uri=True, timeout=_LOCK_MAX)) as connection:
+            cursor = connection.execute(query)
+            return [each[0] for each in cursor.description], cursor.fetchall()
+
+
+@contextmanager
+def _one_line(place: str) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        way = ": another program writes to it; do it again" if "locked" in str(error) else ""
+        raise KrowlError(f"{place} cannot be used: {error}{way}") from error
 
 
 def _values(row: Row, table: str) -> list[object]:
