@@ -57,7 +57,7 @@ COMMON_CRAWL = (
     Column("warc_segment", "text", True),
 )
 _OURS = (
-    # The key: the WARC-Record-ID without angle brackets, "urn:uuid:...".
+    # The WARC-Record-ID without angle brackets, "urn:uuid:...".
     Column("krowl_record_id", "text", True),
     Column("krowl_title", "text"),
     Column("krowl_description", "text"),
@@ -75,7 +75,7 @@ _OURS = (
     Column("krowl_via", "text"),
     Column("krowl_seed", "text"),
     Column("krowl_tag", "text"),
-    # The WARC-Profile of a revisit: "identical-payload-digest" or "server-not-modified".
+    # The profile of a revisit: "identical-payload-digest" or "server-not-modified".
     Column("krowl_revisit", "text"),
 )
 _PLACE = (
@@ -95,7 +95,7 @@ _RECORD = (
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {
-    # One row a capture: response, revisit, resource.
+    # One row a response or revisit of HTTP. The key is krowl_record_id.
     "fetch": COMMON_CRAWL + _OURS,
     # One row a host (with its port, if it is not the scheme's) and WARC file: counts add up. The
     # key is host and warc_filename.
