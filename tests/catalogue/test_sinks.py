@@ -28,6 +28,8 @@ OTHER = "krowl-20260101000000-00002-node.warc.gz"
 class Kept(Protocol):
     """A sink that can be opened again, and read."""
 
+    url: str
+
     def open(self) -> Sink: ...
 
     def read(self, table: str) -> list[tuple[Any, ...]]: ...
@@ -84,8 +86,12 @@ def _typed(kind: str, value: Any) -> object:
 
 @pytest.fixture(params=["postgresql", "sqlite"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
-    if request.param == "sqlite":
-        return _Sqlite(tmp_path / "catalogue.db")
+    return sink_in(request.param, request, tmp_path)
+
+
+def sink_in(kind: str, request: pytest.FixtureRequest, folder: Path) -> Kept:
+    if kind == "sqlite":
+        return _Sqlite(folder / "catalogue.db")
     return _Postgresql(request.getfixturevalue("postgresql"))
 
 
