@@ -30,6 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "browser": {"internals.engine", *ENGINE},
+    "catalogue": {
+        *("archive", "changes", "corpus", "fetch", "recrawl", "urls"),
+        *("internals.frostwork", "internals.suffix_list"),
+    },
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "spiders": ENGINE,
@@ -39,11 +43,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "node": {"config", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
-    "programs": {"changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
+    "programs": {"catalogue", "changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
     *("internals.frostwork", "internals.patterns"),
+    *("catalogue.columns", "catalogue.records.hosts", "catalogue.records.content"),
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
