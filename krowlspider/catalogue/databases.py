@@ -22,14 +22,14 @@ _FORMS = "postgresql://USER@HOST:PORT/DATABASE or sqlite:///PATH"
 POLICIES = "krowl.policy"
 
 
-def database(url: str, say: Callable[[str], None]) -> Sink:
-    """Return the sink of a URL. ``say`` takes a line about each wait.
+def database(url: str, tables: frozenset[str], say: Callable[[str], None]) -> Sink:
+    """Return the sink of these tables at a URL. ``say`` takes a line about each wait.
 
     :raises KrowlError: it is none, or the database cannot be used; no message has a password
     """
     if (path := _file(url)) is not None:
-        return SqliteSink(path)
-    return PostgresqlSink(Server(url, say), say)
+        return SqliteSink(path, tables)
+    return PostgresqlSink(Server(url, say), tables, say)
 
 
 def table(

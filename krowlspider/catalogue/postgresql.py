@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 
 from krowlspider.catalogue.migrations import MAKE_OWN, NAMES, OWN, pending
 from krowlspider.catalogue.spool import Spool
-from krowlspider.catalogue.statements import KEYS, listed, on_conflict
+from krowlspider.catalogue.statements import (
+    CHECKPOINTS,
+    KEYS,
+    done_in,
+    listed,
+    on_conflict,
+    written,
+)
 from krowlspider.errors import KrowlError, counted
 
 if TYPE_CHECKING:
@@ -33,13 +40,14 @@ WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY at
 
 
 class PostgresqlSink:
-    """A `Sink` in a database. ``say`` takes a line about what a person should know.
+    """A `Sink` of these tables in a database. ``say`` takes a line that a person should know.
 
     :raises KrowlError: the database cannot be used
     """
 
-    def __init__(self, server: Server, say: Callable[[str], None]) -> None:
+    def __init__(self, server: Server, tables: frozenset[str], say: Callable[[str], None]) -> None:
         self._server = server
+        self._tables = tables
         self._say = say
         try:
             server.persist(self._migrate)
@@ -63,7 +71,11 @@ class PostgresqlSink:
     def _done(self) -> set[str]:
         # The database may be another than before, restored from a backup.
         self._migrate()
-        return {name for (name,) in self._server.ask(f"SELECT name FROM {SCHEMA}.file")}
+        with self._server.transaction(SCHEMA):
+            return done_in(self._checkpoints(), self._tables)
+
+    def _checkpoints(self) -> list[tuple[str, str]]:
+        return [(name, tables) for name, tables in self._server.ask(CHECKPOINTS)]
 
     def _take(self, name: str, spool: Spool) -> None:
         """Write the rows of a file, and that they are there."""
@@ -71,12 +83,13 @@ class PostgresqlSink:
         self._migrate()
         with server.transaction(SCHEMA):
             server.ask(_TAKE_TURN)
-            if server.ask("SELECT 1 FROM file WHERE name = %s", [name]):
-                # The connection was lost after the commit.
-                return
             for table in spool.tables:
                 self._take_table(table, spool)
-            server.ask("INSERT INTO file (name, rows) VALUES (%s, %s)", [name, spool.rows])
+            server.ask(
+                "INSERT INTO file (name, tables, rows) VALUES (%s, %s, %s) ON CONFLICT (name)"
+                " DO UPDATE SET tables = excluded.tables, rows = excluded.rows",
+                [name, written(self._tables), spool.rows],
+            )
 
     def _take_table(self, table: str, spool: Spool) -> None:
         ask, staged, names = self._server.ask, f"staged_{table}", listed(table)

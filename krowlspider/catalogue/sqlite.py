@@ -8,7 +8,16 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.catalogue.migrations import MAKE_OWN, NAMES, OWN, pending
-from krowlspider.catalogue.statements import COLUMNS, KEYS, cleaned, listed, on_conflict
+from krowlspider.catalogue.statements import (
+    CHECKPOINTS,
+    COLUMNS,
+    KEYS,
+    cleaned,
+    done_in,
+    listed,
+    on_conflict,
+    written,
+)
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -27,12 +36,13 @@ _INSERTS = {
 
 
 class SqliteSink:
-    """A `Sink` in a file. Times are text in UTC, as SQLite's own functions take them.
+    """A `Sink` of these tables in a file. Times are text in UTC, as SQLite's functions take them.
 
     :raises KrowlError: the file cannot be used
     """
 
-    def __init__(self, path: Path, lock_max: float = _LOCK_MAX) -> None:
+    def __init__(self, path: Path, tables: frozenset[str], lock_max: float = _LOCK_MAX) -> None:
+        self._tables = tables
         self.place = str(path)
         with _one_line(self.place):
             self._connection = sqlite3.connect(path, timeout=lock_max, isolation_level=None)
@@ -48,7 +58,7 @@ class SqliteSink:
 
     def done(self) -> set[str]:
         with _one_line(self.place):
-            return {name for (name,) in self._connection.execute("SELECT name FROM file")}
+            return done_in(self._connection.execute(CHECKPOINTS), self._tables)
 
     def write(self, name: str, rows: Iterable[tuple[str, Row]]) -> None:
         count = 0
@@ -57,9 +67,9 @@ class SqliteSink:
                 self._connection.execute(_INSERTS[table], _values(row, table))
                 count += 1
             self._connection.execute(
-                "INSERT INTO file (name, rows) VALUES (?, ?)"
-                " ON CONFLICT (name) DO UPDATE SET rows = excluded.rows",
-                [name, count],
+                "INSERT INTO file (name, tables, rows) VALUES (?, ?, ?) ON CONFLICT (name)"
+                " DO UPDATE SET tables = excluded.tables, rows = excluded.rows",
+                [name, written(self._tables), count],
             )
 
     def close(self) -> None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from krowlspider.catalogue.columns import PARTITIONS, TABLES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from krowlspider.catalogue.sinks import Row
 
 # The columns that are the key of each table: rows with the key of another replace it.
@@ -24,6 +26,19 @@ COLUMNS = {
     name: tuple(each.name for each in (*columns, *PARTITIONS[name]))
     for name, columns in TABLES.items()
 }
+# What is done: the names of tables are sorted, with commas between them.
+CHECKPOINTS = "SELECT name, tables FROM file"
+_SEPARATOR = ","
+
+
+def written(tables: frozenset[str]) -> str:
+    """Return the names of tables as a checkpoint has them."""
+    return _SEPARATOR.join(sorted(tables))
+
+
+def done_in(checkpoints: Iterable[tuple[str, str]], tables: frozenset[str]) -> set[str]:
+    """Return the files of which all these tables have the rows."""
+    return {name for name, there in checkpoints if tables <= {*there.split(_SEPARATOR)}}
 
 
 def listed(table: str) -> str:

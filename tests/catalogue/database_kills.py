@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from krowlspider.catalogue.databases import database
-from tests.catalogue.made_rows import made_rows
+from tests.catalogue.made_rows import ALL, made_rows
 
 
 def names(files: int) -> list[str]:
@@ -17,7 +17,7 @@ def names(files: int) -> list[str]:
 
 
 def main(url: str, files: str, rows: str) -> None:
-    sink = database(url, print)
+    sink = database(url, ALL, print)
     done = sink.done()
     print("open", flush=True)
     for name in names(int(files)):

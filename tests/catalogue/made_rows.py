@@ -6,13 +6,14 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from krowlspider.catalogue.columns import PARTITIONS, TABLES, Column
+from krowlspider.catalogue.columns import PARTITIONS, SUBSETS, TABLES, Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from krowlspider.catalogue.sinks import Row
 
+ALL = frozenset(TABLES)
 _NASTY = (
     "",
     "\\",
@@ -45,6 +46,8 @@ def made_rows(
                 "host": f"h{number}.example",
                 "url": f"https://h{number}.example/{chance.randrange(10**9)}",
                 "number": number,
+                "crawl": "made",
+                "subset": chance.choice(SUBSETS),
             }
             yield table, row | {name: value for name, value in special.items() if name in row}
 

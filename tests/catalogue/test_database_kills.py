@@ -17,7 +17,7 @@ from krowlspider.catalogue.databases import database
 from krowlspider.catalogue.postgresql import PostgresqlSink
 from krowlspider.catalogue.server import Server
 from tests.catalogue.database_kills import names
-from tests.catalogue.made_rows import made_rows
+from tests.catalogue.made_rows import ALL, made_rows
 from tests.catalogue.test_postgresql import tables_of
 from tests.catalogue.test_sinks import assert_has, sink_in
 from tests.support.crawling import ROOT
@@ -53,7 +53,7 @@ def test_a_killed_client_goes_on(request: pytest.FixtureRequest, tmp_path: Path,
 
 def test_a_killed_server_goes_on(postgresql: support.Server) -> None:
     files, made = names(FILES), f"kills-{uuid4()}"
-    with closing(database(postgresql.make(f"{made}-calm"), pytest.fail)) as sink:
+    with closing(database(postgresql.make(f"{made}-calm"), ALL, pytest.fail)) as sink:
         for name in files:
             sink.write(name, made_rows(name, ROWS))
     url, lines, over = postgresql.make(made), list[str](), Event()
@@ -67,7 +67,7 @@ def test_a_killed_server_goes_on(postgresql: support.Server) -> None:
 
     server = Server(url, lines.append, sleep=lambda _: time.sleep(0.05))
     killer = Thread(target=kill)
-    with closing(PostgresqlSink(server, lines.append)) as sink:
+    with closing(PostgresqlSink(server, ALL, lines.append)) as sink:
         killer.start()
         try:
             for name in files:

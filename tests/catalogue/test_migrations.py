@@ -14,6 +14,7 @@ from krowlspider.catalogue.databases import database
 from krowlspider.catalogue.migrations import MIGRATIONS, NAMES, OWN, OWN_COLUMNS, pending
 from krowlspider.errors import KrowlError
 from krowlspider.policies.keys import KEYS
+from tests.catalogue.made_rows import ALL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ VIEWS = ("latest_page", "latest_robots", "host_total", "host_error", "host_speed
 
 
 def test_columns_of_the_tables_are_those_of_the_rows(postgresql: Server) -> None:
-    with closing(database(postgresql.make("columns"), pytest.fail)):
+    with closing(database(postgresql.make("columns"), ALL, pytest.fail)):
         found = postgresql.ask(
             "columns",
             "SELECT table_name, column_name, data_type, is_nullable"
@@ -93,12 +94,12 @@ def test_a_foreign_table_of_our_name_stays_as_it_is(postgresql: Server, tmp_path
         ask("foreign", f"CREATE SCHEMA IF NOT EXISTS {schema}")
         ask("foreign", f"CREATE TABLE {schema}.host AS SELECT 'theirs' AS name")
     with pytest.raises(KrowlError, match=r"^schema krowl of PostgreSQL at .* has a table host "):
-        database(url, pytest.fail)
+        database(url, ALL, pytest.fail)
     assert ask("foreign", "SELECT * FROM krowl.host") == [("theirs",)]
     assert ask("foreign", "SELECT to_regclass('krowl.file')") == [(None,)]
     # Beside one in another schema, ours is made.
     ask("foreign", "ALTER TABLE krowl.host RENAME TO their_host")
-    with closing(database(url, pytest.fail)) as sink:
+    with closing(database(url, ALL, pytest.fail)) as sink:
         sink.write("a", [])
     assert ask("foreign", "SELECT * FROM public.host, krowl.their_host") == [("theirs", "theirs")]
 
@@ -106,7 +107,7 @@ def test_a_foreign_table_of_our_name_stays_as_it_is(postgresql: Server, tmp_path
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE host AS SELECT 'theirs' AS name")
         with pytest.raises(KrowlError, match=r"foreign\.db has a table host that"):
-            database(f"sqlite:///{path}", pytest.fail)
+            database(f"sqlite:///{path}", ALL, pytest.fail)
         found = connection.execute("SELECT name FROM sqlite_master").fetchall()
     assert found == [("host",)]
 
@@ -115,10 +116,10 @@ def test_a_newer_schema_is_refused(postgresql: Server, tmp_path: Path) -> None:
     newer, path = f"INSERT INTO {OWN} VALUES (9, '0009_later', now())", tmp_path / "newer.db"
     url = postgresql.make("newer")
     for each in (url, f"sqlite:///{path}"):
-        database(each, pytest.fail).close()
+        database(each, ALL, pytest.fail).close()
     postgresql.ask("newer", f"SET search_path = krowl; {newer}")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(newer.replace("now()", "''"))
     for each in (url, f"sqlite:///{path}"):
         with pytest.raises(KrowlError, match="made by a newer krowlspider: it has migration 9"):
-            database(each, pytest.fail)
+            database(each, ALL, pytest.fail)

@@ -16,7 +16,7 @@ from krowlspider.catalogue.postgresql import PostgresqlSink
 from krowlspider.catalogue.server import WAIT_MAX, Server
 from krowlspider.catalogue.spool import URL_MAX
 from krowlspider.errors import KrowlError
-from tests.catalogue.made_rows import made_rows
+from tests.catalogue.made_rows import ALL, made_rows
 from tests.catalogue.relay import relay
 from tests.support import postgresql as support
 
@@ -41,7 +41,7 @@ class Waiting:
 
     def sink(self, url: str, answer_max: float = 60) -> PostgresqlSink:
         server = Server(url, self.lines.append, sleep=self.sleep, answer_max=answer_max)
-        return PostgresqlSink(server, self.lines.append)
+        return PostgresqlSink(server, ALL, self.lines.append)
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def tables_of(server: support.Server, name: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def expected(postgresql: support.Server) -> list[Any]:
     """The tables that nothing has disturbed."""
-    with closing(database(postgresql.make("undisturbed"), pytest.fail)) as sink:
+    with closing(database(postgresql.make("undisturbed"), ALL, pytest.fail)) as sink:
         for file in FILES:
             sink.write(file, made_rows(file, ROWS))
     return tables_of(postgresql, "undisturbed")
@@ -200,7 +200,9 @@ def test_a_database_that_is_none_is_refused_without_its_password(
     monkeypatch.setenv("HOME", "/nowhere")
     right = postgresql.url().split(":")[2].split("@")[0]
     with pytest.raises(KrowlError, match=error) as raised:
-        database(url.replace("PORT", str(postgresql.port)).replace("RIGHT", right), pytest.fail)
+        database(
+            url.replace("PORT", str(postgresql.port)).replace("RIGHT", right), ALL, pytest.fail
+        )
     text = str(raised.value)
     assert SECRET not in text
     assert support.PASSWORD not in text
@@ -212,14 +214,14 @@ def test_a_user_without_rights_is_told_so(postgresql: support.Server, name: str)
     postgresql.make(name)
     url = f"postgresql://{name}:p@127.0.0.1:{postgresql.port}/{name}"
     with pytest.raises(KrowlError, match=r"permission denied for database .*: grant it to"):
-        database(url, pytest.fail)
+        database(url, ALL, pytest.fail)
 
 
 def test_a_database_in_another_encoding_is_refused(postgresql: support.Server) -> None:
     words = "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
     postgresql.ask("postgres", words)
     with pytest.raises(KrowlError, match="is in LATIN1: make it with ENCODING 'UTF8'"):
-        database(postgresql.url("latin"), pytest.fail)
+        database(postgresql.url("latin"), ALL, pytest.fail)
 
 
 def test_a_url_too_long_for_an_index_is_left_out_and_told(
@@ -227,7 +229,7 @@ def test_a_url_too_long_for_an_index_is_left_out_and_told(
 ) -> None:
     ((_, row),) = made_rows(FILES[0], 1, ("page",))
     lines: list[str] = []
-    with closing(database(postgresql.make(name), lines.append)) as sink:
+    with closing(database(postgresql.make(name), ALL, lines.append)) as sink:
         # Random letters, as PostgreSQL compresses keys.
         text = "https://a.example/" + os.urandom(URL_MAX).hex()
         longest = row | {"url": text[:URL_MAX]}

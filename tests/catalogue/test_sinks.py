@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import pytest
+from pyarrow.dataset import dataset
 
 from krowlspider.catalogue.columns import PARTITIONS, TABLES
 from krowlspider.catalogue.databases import database
-from tests.catalogue.made_rows import made_rows
+from krowlspider.catalogue.parquet import ParquetSink
+from tests.catalogue.made_rows import ALL, made_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +32,7 @@ class Kept(Protocol):
 
     url: str
 
-    def open(self) -> Sink: ...
+    def open(self, tables: frozenset[str] = ALL) -> Sink: ...
 
     def read(self, table: str) -> list[tuple[Any, ...]]: ...
 
@@ -41,8 +43,8 @@ class _Postgresql:
         self._name = f"sink-{uuid4()}"
         self.url = server.make(self._name)
 
-    def open(self) -> Sink:
-        return database(self.url, pytest.fail)
+    def open(self, tables: frozenset[str] = ALL) -> Sink:
+        return database(self.url, tables, pytest.fail)
 
     def read(self, table: str) -> list[tuple[Any, ...]]:
         rows = self._server.ask(self._name, f"SELECT {_listed(table)} FROM krowl.{table}")
@@ -54,14 +56,30 @@ class _Sqlite:
         self._path = path
         self.url = f"sqlite:///{path}"
 
-    def open(self) -> Sink:
-        return database(self.url, pytest.fail)
+    def open(self, tables: frozenset[str] = ALL) -> Sink:
+        return database(self.url, tables, pytest.fail)
 
     def read(self, table: str) -> list[tuple[Any, ...]]:
         types = [each.type for each in _columns(table)]
         with closing(sqlite3.connect(self._path)) as connection:
             rows = connection.execute(f'SELECT {_listed(table)} FROM "{table}"').fetchall()
         return [tuple(map(_typed, types, row)) for row in rows]
+
+
+class _Parquet:
+    url = ""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def open(self, tables: frozenset[str] = ALL) -> Sink:
+        return ParquetSink(self._folder, tables)
+
+    def read(self, table: str) -> list[tuple[Any, ...]]:
+        if not (folder := self._folder / table).is_dir():
+            return []
+        rows = dataset(folder, partitioning="hive").to_table().to_pylist()
+        return [tuple(row[each.name] for each in _columns(table)) for row in rows]
 
 
 def _columns(table: str) -> list[Any]:
@@ -84,7 +102,7 @@ def _typed(kind: str, value: Any) -> object:
     return bool(value) if kind == "boolean" else value
 
 
-@pytest.fixture(params=["postgresql", "sqlite"])
+@pytest.fixture(params=["postgresql", "sqlite", "parquet"])
 def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
     return sink_in(request.param, request, tmp_path)
 
@@ -92,6 +110,8 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path) -> Kept:
 def sink_in(kind: str, request: pytest.FixtureRequest, folder: Path) -> Kept:
     if kind == "sqlite":
         return _Sqlite(folder / "catalogue.db")
+    if kind == "parquet":
+        return _Parquet(folder / "catalogue")
     return _Postgresql(request.getfixturevalue("postgresql"))
 
 
@@ -152,6 +172,7 @@ def test_a_file_without_rows_is_done(kept: Kept) -> None:
     assert_has(kept, [])
 
 
+@pytest.mark.parametrize("kept", ["postgresql", "sqlite"], indirect=True)
 def test_what_is_no_text_becomes_replacement_characters(kept: Kept) -> None:
     ((_, row),) = made_rows(FILE, 1, ("fetch",))
     row |= {"krowl_title": "a\0b", "krowl_description": "a\ud800b"}
@@ -159,6 +180,20 @@ def test_what_is_no_text_becomes_replacement_characters(kept: Kept) -> None:
         sink.write(FILE, [("fetch", row)])
     row |= {"krowl_title": "a\ufffdb", "krowl_description": "a?b"}
     assert_has(kept, [("fetch", row)])
+
+
+def test_a_file_is_done_again_for_further_tables(kept: Kept) -> None:
+    few, rows = frozenset({"fetch", "host"}), list(made_rows(FILE, 5))
+    with closing(kept.open(few)) as sink:
+        sink.write(FILE, [each for each in rows if each[0] in few])
+        assert sink.done() == {FILE}
+    with closing(kept.open()) as sink:
+        assert sink.done() == set()
+        sink.write(FILE, rows)
+        assert sink.done() == {FILE}
+    with closing(kept.open(few)) as sink:
+        assert sink.done() == {FILE}
+    assert_has(kept, rows)
 
 
 @pytest.mark.parametrize("kept", ["postgresql", "sqlite"], indirect=True)

@@ -99,10 +99,15 @@ class Server:
         self.ask("postgres", f'CREATE DATABASE "{database}"')
         return self.url(database)
 
+    @contextmanager
+    def session(self, database: str) -> Iterator[psycopg.Connection]:
+        """A connection that stays open during the block."""
+        with closing(psycopg.connect(self.url(database), autocommit=True)) as connection:
+            yield connection
+
     def ask(self, database: str, query: str) -> Sequence[tuple[Any, ...]]:
         """Return the rows of a query in a database."""
-        connection = psycopg.connect(self.url(database), autocommit=True)
-        with closing(connection):
+        with self.session(database) as connection:
             cursor = connection.execute(query)  # type: ignore[arg-type]
             return cursor.fetchall() if cursor.description else []
 

@@ -1,8 +1,10 @@
 -- The tables of a catalogue. PostgreSQL and SQLite take the same text; columns.py has the columns.
 
--- The WARC files whose rows are here: what is named here is not written again.
+-- The WARC files whose rows are here, with the names of the tables that have them: what is named
+-- here is not written again.
 CREATE TABLE file (
     name text NOT NULL PRIMARY KEY,
+    tables text NOT NULL,
     rows bigint NOT NULL,
     written_at timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
