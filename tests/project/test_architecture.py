@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "browser": {"internals.engine", *ENGINE},
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
+    "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
@@ -39,7 +40,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "node": {"config", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
-    "programs": {"changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
+    "programs": {
+        *("catalogue", "changes", "commands", "corpus", "sql", "views"),
+        *ENTRY,
+        *ENGINE,
+    },
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
