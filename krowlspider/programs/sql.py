@@ -25,7 +25,7 @@ from krowlspider.job.folder import JobFolder, JobInUseError, processes_in
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, read_lines, written
 from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
-from krowlspider.sql.catalogue import catalogue_in, files_of
+from krowlspider.sql.catalogue import catalogue_in, files_of, missing
 from krowlspider.sql.database import database
 from krowlspider.sql.live import Files, Frontier
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
@@ -157,6 +157,12 @@ class Command(Program):
                 )
             for table in found:
                 found[table] += files_of(folder, table)
+            if waiting := missing(path, folder):
+                way = scrapy_with("catalogue", path)
+                print(
+                    f"krowlspider: {counted(waiting, 'WARC file')} not in the catalogue yet: {way}",
+                    file=sys.stderr,
+                )
         if "link" in found and not found["link"]:
             way = scrapy_with("catalogue", paths[0], "--links")
             raise KrowlError(f"the catalogue has no links: make it with them: {way}")

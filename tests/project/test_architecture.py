@@ -30,6 +30,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "browser": {"internals.engine", *ENGINE},
+    "catalogue": {
+        *("archive", "changes", "corpus", "fetch", "recrawl", "urls"),
+        *("internals.frostwork", "internals.suffix_list"),
+    },
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "sql": {"catalogue", "frontier", *BASE},
@@ -41,14 +45,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "changes", "commands", "corpus", "sql", "views"),
-        *ENTRY,
-        *ENGINE,
+        *("catalogue", "changes", "commands", "corpus", "sql", "views", *ENTRY, *ENGINE),
     },
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
     *("internals.frostwork", "internals.patterns"),
+    *("catalogue.columns", "catalogue.records.hosts", "catalogue.records.content"),
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),

@@ -9,19 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from krowlspider.catalogue.columns import PARTITIONS, TABLES
+from krowlspider.catalogue.parquet import MARKERS, schema_of
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_TYPES = {
-    "text": pa.string(),
-    "smallint": pa.int16(),
-    "integer": pa.int32(),
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
 _VALUES: dict[str, Any] = {
     "text": "",
     "smallint": 0,
@@ -51,10 +43,10 @@ def put(
         for row in rows
     ]
     assert all(row.keys() <= {each.name for each in columns} for row in rows)
+    (folder / MARKERS).mkdir(parents=True, exist_ok=True)
     path = folder / table / f"crawl={crawl}"
     if len(PARTITIONS[table]) > 1:
         path /= f"subset={subset or 'warc'}"
     path.mkdir(parents=True, exist_ok=True)
-    schema = pa.schema([(each.name, _TYPES[each.type]) for each in columns])
-    pq.write_table(pa.Table.from_pylist(made, schema=schema), path / f"{file}.parquet")
+    pq.write_table(pa.Table.from_pylist(made, schema=schema_of(columns)), path / f"{file}.parquet")
     return path / f"{file}.parquet"
