@@ -139,9 +139,11 @@ class LivePage:
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
         from krowlspider.views.live_page import index_now_routes, routes  # noqa: PLC0415
+        from krowlspider.views.rows import rows_routes  # noqa: PLC0415
 
         orders = partial(Ordering, self._crawler)
         made = routes(self._control, self._history.samples, orders, self._token.text)
+        made |= rows_routes(lambda: job_of(self._crawler).store, self._token.text)
         if self._crawler.settings.getbool("KROWL_INDEXNOW"):
             crawl = crawl_of(self._crawler)
             made |= index_now_routes(lambda: crawl.index_now)

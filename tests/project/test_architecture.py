@@ -36,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
+    "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
@@ -43,7 +44,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "node": {"config", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
-    "programs": {"catalogue", "changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
+    "programs": {
+        *("catalogue", "changes", "commands", "corpus", "sql", "views", *ENTRY, *ENGINE),
+    },
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
