@@ -135,9 +135,10 @@ class View:
             offset = begun = 0
             for line in _between(lines, *within):
                 if begun <= offset:
-                    found.append(Part(line, name, offset, size))
-                    begun += size
+                    found.append(Part(line, name, offset, 0))
+                    begun = offset + size
                 offset += len(line)
+                found[-1] = found[-1]._replace(length=offset - found[-1].offset)
         return sorted(found)
 
 

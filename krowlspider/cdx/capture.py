@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
+
+from msgspec import MsgspecError
+from msgspec.json import decode
 
 from krowlspider.archive.cdxj import REVISIT
 
@@ -60,9 +62,10 @@ class Capture:
         """All values by name: texts, or what another tool has written."""
         if self._values is None:
             key, time, text = self.line.decode().split(" ", 2)
-            found = json.loads(text)
-            if not isinstance(found, dict):
-                raise ValueError(f"not a line of an index: {text[:200]}")
+            try:
+                found = decode(text, type=dict[str, Any])
+            except MsgspecError as error:
+                raise ValueError(f"not a line of an index: {text[:200]}") from error
             self._values = {
                 "urlkey": key,
                 "timestamp": time,
