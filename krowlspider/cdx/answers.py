@@ -17,10 +17,10 @@ from krowlspider.cdx.xml_form import MEDIA_TYPE, XmlQuery, xml_query_of, xml_tex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from threading import Event
 
     from krowlspider.cdx.archives import Archives, Part
     from krowlspider.cdx.keys import Range
+    from krowlspider.cdx.pace import Turn
 
 # Characters of an answer that are made at a time.
 _PIECE = 32 * 1024
@@ -44,14 +44,14 @@ def read(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> Quer
     return xml_query_of(given) if "q" in given else query_of(given, filters, dialect)
 
 
-def answer(archives: Archives, query: Query | XmlQuery, gone: Event) -> Answer:
-    """Return the answer to a query. ``gone`` is set when its client waits no more.
+def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
+    """Return the answer to a query, which is made in a turn.
 
     :raises QueryError: it asks for a page that there is not
     :raises OSError: an index cannot be read
     :raises ClientGone: the client has gone
     """
-    view = archives.look(gone)
+    view = archives.look(turn)
     if isinstance(query, XmlQuery):
         found = xml_texts(view.lines(query.ranges), query, strftime("%Y%m%d%H%M%S", gmtime()))
         return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found))

@@ -13,26 +13,22 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.archive.cdxj import INDEX, WARC
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.indexes import LINES_AT_ONCE, indexes_in, line_at, lines_between, offset_of
-from krowlspider.archive.open_index import OpenFiles
+from krowlspider.archive.open_index import OpenFiles, OpenLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
-    from threading import Event
 
     from krowlspider.cdx.keys import Range
+    from krowlspider.cdx.pace import Turn
 
 # Bytes of indexes that one answer has read ahead, and the least of one index.
 _AHEAD = 4 * 1024 * 1024
 _LEAST = 4096
-# Lines after which it is looked whether the client has gone.
-_LOOK_AFTER = 256
+# Lines after which the work rests, or ends.
+_LOOK_AFTER = 64
 # Nanoseconds after a change of a folder in which another one may have the same time.
 _SAME_TIME = 1_000_000_000
-
-
-class ClientGone(Exception):
-    """The client waits no more for the answer."""
 
 
 class Part(NamedTuple):
@@ -45,36 +41,38 @@ class Part(NamedTuple):
 
 
 class Archives:
-    """The folders of WARC files that are asked. They are looked at for each query."""
+    """The folders of WARC files that are asked. They are looked at for each query.
 
-    def __init__(self, folders: Sequence[Path]):
-        self._folders = [_Folder(each) for each in folders]
+    ``open_lines`` returns the index of the open files of a folder.
+    """
+
+    def __init__(
+        self, folders: Sequence[Path], open_lines: Callable[[Path], OpenLines] = OpenFiles
+    ):
+        self._folders = [_Folder(each, open_lines(each)) for each in folders]
 
     @property
     def folders(self) -> list[Path]:
         return [each.path for each in self._folders]
 
-    def look(self, gone: Event) -> View:
-        """Return what is there now. ``gone`` is set when the client waits no more.
-
-        Raises OSError and ClientGone.
-        """
-        view = View(gone)
+    def look(self, turn: Turn) -> View:
+        """Return what is there now. Raises OSError and ClientGone."""
+        view = View(turn)
         for folder in self._folders:
             folder.add_to(view)
         return view
 
 
 class _Folder:
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, open_lines: OpenLines):
         self.path = path
-        self._open = OpenFiles(path)
+        self._open = open_lines
         # When the folder was changed last, and the indexes that were there.
         self._known: tuple[int, list[Path]] = (0, [])
 
     def add_to(self, view: View) -> None:
         # First the open files: one that is finished in the meantime is seen twice, never missed.
-        open_files = self._open.read_on(view.go_on)
+        open_files = self._open.read_on(view.turn.go_on)
         finished = self._finished()
         names = {path.name for path in finished}
         view.indexes += finished
@@ -98,15 +96,10 @@ class _Folder:
 class View:
     """The indexes of one moment: finished ones, and the sorted lines of open files by name."""
 
-    def __init__(self, gone: Event):
-        self._gone = gone
+    def __init__(self, turn: Turn):
+        self.turn = turn
         self.indexes: list[Path] = []
         self.of_open_files: dict[str, list[bytes]] = {}
-
-    def go_on(self) -> None:
-        """:raises ClientGone: the client waits no more"""
-        if self._gone.is_set():
-            raise ClientGone
 
     def lines(self, ranges: Sequence[Range]) -> Iterator[bytes]:
         """Yield the lines of ``ranges``, sorted, each once. Raises OSError and ClientGone."""
@@ -117,7 +110,7 @@ class View:
             last = b""
             for number, line in enumerate(merge(*sources)):
                 if number % _LOOK_AFTER == 0:
-                    self.go_on()
+                    self.turn.go_on()
                 if line != last:
                     yield line if line.endswith(b"\n") else line + b"\n"
                 last = line
@@ -128,7 +121,7 @@ class View:
         for index in self.indexes:
             end = offset_of(index, within.end)
             for offset in range(offset_of(index, within.begin), end, size):
-                self.go_on()
+                self.turn.go_on()
                 if (line := line_at(index, offset)) and line < within.end:
                     found.append(Part(line, index.name, offset, min(size, end - offset)))
         for name, lines in self.of_open_files.items():

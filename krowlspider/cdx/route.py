@@ -6,7 +6,6 @@ import asyncio
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
@@ -14,6 +13,7 @@ from aiohttp import web
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.cdx.answers import Answer, answer, read
 from krowlspider.cdx.errors import QueryError
+from krowlspider.cdx.pace import Pace, Turn
 from krowlspider.cdx.query import Dialect
 from krowlspider.job.monitoring.endpoint import MORE_TIME
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-# Answers that are made at a time; others wait for their turn after each piece.
-_THREADS = 2
-# Answers that are under way at most: each holds some MB.
+# Answers that are under way at most: each has a thread, and holds some MB.
 ANSWERS_MAX = 8
 # Seconds between two looks at a piece that takes long.
 _LOOK = 1.0
@@ -36,13 +34,14 @@ _GZIP_LEVEL = 1
 
 
 class CdxRoute:
-    """Answers queries about ``archives``. Each answer has ``headers``."""
+    """Answers queries about ``archives``. Each answer has ``headers``. All answers together take
+    about ``share`` of a core, if that is below 1."""
 
-    def __init__(self, archives: Archives, headers: Mapping[str, str]):
+    def __init__(self, archives: Archives, headers: Mapping[str, str], share: float = 1.0):
         self._archives = archives
         self._headers = headers
+        self._pace = Pace(share)
         self._threads: ThreadPoolExecutor | None = None
-        self._under_way = 0
 
     def routes(self) -> dict[str, Route]:
         """Return what answers at each path: in pywb's dialect, and in OutbackCDX's."""
@@ -58,13 +57,13 @@ class CdxRoute:
         return made
 
     async def _answered(self, dialect: Dialect, request: web.BaseRequest) -> web.StreamResponse:
-        if self._under_way >= ANSWERS_MAX:
+        if self._pace.under_way >= ANSWERS_MAX:
             return _failed(503, f"{ANSWERS_MAX} queries are being answered: ask again later")
-        self._under_way += 1
-        gone = Event()
+        self._pace.under_way += 1
+        turn = Turn(self._pace)
         try:
             query = read(request.query, request.query.getall("filter", []), dialect)
-            found = await self._in_thread(lambda: answer(self._archives, query, gone), request)
+            found = await self._in_thread(lambda: answer(self._archives, query, turn), request)
             first = await self._in_thread(lambda: next(found.pieces, b""), request)
             return await self._send(found, first, request)
         except QueryError as error:
@@ -73,8 +72,8 @@ class CdxRoute:
             return _failed(500, str(error))
         finally:
             # What a thread is doing for this client ends.
-            gone.set()
-            self._under_way -= 1
+            turn.end()
+            self._pace.under_way -= 1
 
     async def _send(
         self, found: Answer, first: bytes, request: web.BaseRequest
@@ -107,7 +106,7 @@ class CdxRoute:
     async def _in_thread(self, act: Callable[[], _T], request: web.BaseRequest) -> _T:
         """Return what a thread does; the client waits as long as it takes."""
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="cdx")
+            self._threads = ThreadPoolExecutor(ANSWERS_MAX, thread_name_prefix="cdx")
         doing = asyncio.get_running_loop().run_in_executor(self._threads, act)
         # If the client goes first, nobody asks how it ended.
         doing.add_done_callback(lambda done: done.cancelled() or done.exception())
