@@ -32,14 +32,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "browser": {"internals.engine", *ENGINE},
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
+    "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
-    "extensions": {"krowlspider", "config", "views", *ENGINE},
-    "node": {"config", "spiders", "views", *ENGINE},
+    "extensions": {"krowlspider", "config", "rpc", "views", *ENGINE},
+    "node": {"config", "rpc", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
-    "programs": {"changes", "commands", "corpus", "views", *ENTRY, *ENGINE},
+    "programs": {"changes", "commands", "corpus", "rpc", "views", *ENTRY, *ENGINE},
 }
 PURE = (
     *("urls", "politeness", "policies", "recrawl", "cluster.ring"),
