@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 import msgspec
 
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, counted
 from krowlspider.rpc.api import ApiError
 from krowlspider.rpc.generated import krowl_pb2 as pb
 from krowlspider.rpc.generated import krowl_pb2_grpc as pb_grpc
@@ -193,4 +193,4 @@ def _who(context: Any) -> str:
 def _check_count(count: int, most: int) -> None:
     """:raises KrowlError: there is none, or there are too many"""
     if not 1 <= count <= most:
-        raise KrowlError(f"{count:,} URLs: give 1 to {most:,} in a call")
+        raise KrowlError(f"{counted(count, 'URL')}: give 1 to {most:,} in a call")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import grpc.aio
 
-from krowlspider.errors import KrowlError
+from krowlspider.errors import KrowlError, counted
 from krowlspider.rpc.generated import krowl_pb2 as pb
 from krowlspider.rpc.results import Archive, HostFilter
 
@@ -41,7 +41,7 @@ async def stream_results(folders: Mapping[str, Path], request: Any, context: Any
     if not folders:
         raise KrowlError("the crawl has no archive (KROWL_ARCHIVE=False): there are no results")
     if len(request.hosts) > _HOSTS_MAX:
-        raise KrowlError(f"{len(request.hosts):,} hosts: give {_HOSTS_MAX:,} or fewer")
+        raise KrowlError(f"{counted(len(request.hosts), 'host')}: give {_HOSTS_MAX:,} or fewer")
     archive, hosts = Archive(folders), HostFilter(request.hosts)
     if request.resume_token:
         archive.go_to(request.resume_token)
