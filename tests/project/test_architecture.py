@@ -37,16 +37,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "cdx": {"archive", "internals.patterns", "job", "urls"},
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
+    "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
-    "extensions": {"krowlspider", "cdx", "config", "views", *ENGINE},
-    "node": {"cdx", "config", "spiders", "views", *ENGINE},
+    "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
+    "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "sql", "views", *ENTRY, *ENGINE),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "rpc", "sql", "views"),
+        *(*ENTRY, *ENGINE),
     },
 }
 PURE = (
