@@ -57,6 +57,8 @@ key                          value
                              ``SeedLimits``; ``key`` as in ``V``
 ``M`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
 ``N`` key                    what was fetched from a seed with words: JSON, as ``M``
+``O``                        what the URLFrontier service keeps of URLs and queues, see
+                             ``krowlspider/rpc/urlfrontier/records.py``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -131,6 +133,7 @@ FINDER = b"J"
 SEED_LEFT = b"L"
 SEED_WORDS = b"M"
 SEED_FETCHED = b"N"
+SERVED = b"O"
 PAGES = b"P"
 RECRAWL_PASS = b"Q"
 TRUST = b"R"
