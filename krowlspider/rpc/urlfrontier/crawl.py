@@ -112,7 +112,9 @@ class ServedCrawl:
             self._intake = Intake(self.ledger, hasher.key, self._wall, url_max)
             # A client asks a host as it likes: there is no connection to keep.
             limits = changed(
-                frontier_limits(settings), sessions=SessionLimits(requests=1, wait=0.0, hosts=0)
+                frontier_limits(settings),
+                slots=0,
+                sessions=SessionLimits(requests=1, wait=0.0, hosts=0),
             )
             self.frontier = Frontier(
                 store,

@@ -71,6 +71,14 @@ def test_a_host_has_one_batch_out(tmp_path: Path, clock: Clock):
         assert urls(crawl) == [C]
 
 
+def test_the_connections_of_our_crawls_are_no_limit(tmp_path: Path, clock: Clock):
+    """Clients have as many as they like; of one domain, only some hosts have a batch out."""
+    with served(tmp_path, clock, CONCURRENT_REQUESTS=4, KROWL_DOMAIN_CONCURRENCY=2) as crawl:
+        crawl.put(discovered(*(f"http://{number}.example/" for number in range(100))))
+        crawl.put(discovered(*(f"http://{number}.one.example/" for number in range(10))))
+        assert len(urls(crawl)) == 102
+
+
 def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         crawl.put(discovered(A, B, depth="3"))
