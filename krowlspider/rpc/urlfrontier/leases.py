@@ -37,8 +37,8 @@ _DUE_MAX = 10_000
 _HELD = 3600.0
 # Most seconds until a blocked queue is looked at again.
 _BLOCKED = 86_400.0
-# The reason of an entry whose URL a client has acknowledged already.
-STALE = "urlfrontier"
+# Reasons of entries that are dropped: a client has reported the URL already, or deleted its queue.
+_REPORTED, _DELETED = "recrawled", "operator"
 
 
 class Leases:
@@ -136,7 +136,7 @@ class Leases:
             now = self._wall()
             item = Item(url, Phase.QUEUED, now, now)
         elif not self._is_of(item, lease):
-            self._frontier.acknowledge(lease, STALE)
+            self._frontier.acknowledge(lease, _REPORTED)
             return None
         self._leases[name] = lease
         self._out[name[0]] += 1
@@ -256,9 +256,9 @@ class Leases:
     def drop_host(self, host: Host) -> None:
         """End all leases of a host, whose URLs are about to be removed."""
         for name in [each for each in self._leases if each[0] == host.name]:
-            self._frontier.acknowledge(self._leases.pop(name), STALE)
+            self._frontier.acknowledge(self._leases.pop(name), _DELETED)
         for lease in [each for each in self._aside if each.host is host]:
             self._aside.remove(lease)
-            self._frontier.acknowledge(lease, STALE)
+            self._frontier.acknowledge(lease, _DELETED)
         if self._out.pop(host.name, 0):
             self._frontier.schedule.release(host, 0.0)
