@@ -573,19 +573,21 @@ def _sheet(
             found.append(_match(match))
         except ValueError as error:
             errors.append((start + match_row, f"match: {error}"))
-    if not _CONFLICTING.isdisjoint(values) or values.get("delay", inf) < delay_min:
-        for key, text in _conflicts(values, delay_min):
-            errors.append((start + kept[list(values).index(key)], text))
+    for key, text in _conflicts(values, delay_min):
+        errors.append((start + kept[list(values).index(key)], text))
     if len(errors) > before:
         return None
     return Sheet(str(name), start, tuple(found), values, tuple(kept))
 
 
+# The keys that may not fit others, besides ``delay``.
 _CONFLICTING = frozenset(("recrawl_min", "robots", "permission"))
 
 
 def _conflicts(values: dict[str, Any], delay_min: float) -> list[tuple[str, str]]:
     """Return keys of a sheet that do not fit the settings or each other, and why."""
+    if _CONFLICTING.isdisjoint(values) and values.get("delay", delay_min) >= delay_min:
+        return []
     found = []
     if (delay := values.get("delay", delay_min)) < delay_min:
         below = f"below the {delay_min:g} s of KROWL_DELAY_MIN, which hold for every host"
