@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from krowlspider.catalogue.sinks import Row
 
 _SUFFIX = ".parquet"
-_MARKERS = "_done"
+# The folder of the markers, which each catalogue has.
+MARKERS = "_done"
 # Rows that are kept as objects; further ones are kept as columns, about 700 bytes each.
 ROWS_AT_ONCE = 5_000
 # Rows that a reader decodes at once.
@@ -67,7 +68,7 @@ class ParquetSink:
         _refuse_others(folder)
         self._folder = folder
         self._tables = tables
-        self._markers = folder / _MARKERS
+        self._markers = folder / MARKERS
         make_directory(self._markers)
         try:
             self._lock = lock_directory(folder)
@@ -129,7 +130,7 @@ def _refuse_others(folder: Path) -> None:
     """:raises KrowlError: there is a file, or a folder that holds some and is no catalogue"""
     if folder.is_dir():
         names = {path.name for path in folder.iterdir()}
-        if not names or _MARKERS in names:
+        if not names or MARKERS in names:
             return
         raise KrowlError(f"{folder} exists and is no catalogue: give a new folder with -o")
     if os.path.lexists(folder):
