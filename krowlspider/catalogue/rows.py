@@ -162,10 +162,10 @@ class _Reader:
         if not of or record.content_length > _NOTE_MAX:
             return
         url = target(record)
-        note = Note.of(record.reader.read())
-        self._pages.add_seed(url, note.seed_of(url))
+        note = Note.of(record.reader.read(), url)
+        self._pages.add_seed(url, note.seed)
         if (row := self._waiting.get(of)) is not None:
-            row |= note.columns(url)
+            row |= note.columns()
 
     def sums(self, table: str, lines: Sequence[bytes]) -> Iterator[Row]:
         """Yield the rows of a table that are made at the end of the file."""
