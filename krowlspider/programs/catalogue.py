@@ -125,4 +125,5 @@ class Command(Program):
             folders = folders_of(source)
             there = {name: place for each in folders for name, place in uploaded(each).items()}
             places = {there[name].rpartition("/")[0] for name in found.away if name in there}
-            self.complain(captures.left_out(folders[0], len(found.away), places, 0), FOUND_WRONG)
+            gone = captures.left_out(folders[0], len(found.away), places, 0)
+            self.complain(f"not in the catalogue: {gone}", FOUND_WRONG)
