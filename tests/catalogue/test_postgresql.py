@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,7 +22,7 @@ from tests.catalogue.relay import relay
 from tests.support import postgresql as support
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 FILES = ("first.warc.gz", "second.warc.gz")
 ROWS = 40
@@ -142,12 +143,18 @@ def test_a_restored_database_goes_on_from_its_checkpoints(
 
 @pytest.mark.slow
 def test_two_writers_take_turns(postgresql: support.Server, name: str, expected: list[Any]) -> None:
-    """As those of two JOBDIRs, or of one by mistake."""
+    """As those of two JOBDIRs, or of one by mistake, as here: in opposite orders."""
     url = postgresql.make(name)
-    with closing(Waiting().sink(url)) as one, closing(Waiting().sink(url)) as other:
-        for file in FILES:
-            one.write(file, made_rows(file, ROWS))
-            other.write(file, made_rows(file, ROWS))
+    writers = [Waiting() for _ in range(2)]
+
+    def write(waiting: Waiting, files: Sequence[str]) -> None:
+        with closing(waiting.sink(url)) as sink:
+            for file in files:
+                sink.write(file, made_rows(file, ROWS))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, writers, (FILES * 3, FILES[::-1] * 3)))
+    assert [each.lines for each in writers] == [[], []]
     assert tables_of(postgresql, name) == expected
 
 
