@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from krowlspider.catalogue.sinks import Row
 
 _SUFFIX = ".parquet"
-_MARKERS = "_done"
+# The folder of the markers, which each catalogue has.
+MARKERS = "_done"
 # Rows that are kept as objects; further ones are kept as columns, about 700 bytes each.
 ROWS_AT_ONCE = 5_000
 # Rows that a reader decodes at once.
@@ -67,7 +68,7 @@ class ParquetSink:
         _refuse_others(folder)
         self._folder = folder
         self._tables = tables
-        self._markers = folder / _MARKERS
+        self._markers = folder / MARKERS
         make_directory(self._markers)
         try:
             self._lock = lock_directory(folder)
@@ -93,20 +94,24 @@ class ParquetSink:
 
         Rows are in memory as columns until they are sorted.
         """
-        tables: dict[Path, _Table] = {}
+        # By the table and the values of its partition.
+        tables: dict[tuple[object, ...], _Table] = {}
         counts = dict.fromkeys(sorted(self._tables), 0)
         for table, row in rows:
             counts[table] += 1
-            part = self._folder / table / _partition(table, row)
-            if part not in tables:
-                tables[part] = _Table(TABLES[table])
-            tables[part].add(row)
+            key = (table, *(row[name] for name, _, _ in PARTITIONS[table]))
+            if key not in tables:
+                tables[key] = _Table(TABLES[table])
+            tables[key].add(row)
         file = name.removesuffix(WARC) + _SUFFIX
-        for part, rest in tables.items():
+        made = set()
+        for (name_of_table, *values), rest in tables.items():
+            table = str(name_of_table)
+            made.add(part := self._folder / table / _partition(table, values))
             make_directory(part)
             with write_durably(part / file) as draft:
                 rest.write(draft)
-        for part in {each for table in TABLES for each in self._parts(table)} - tables.keys():
+        for part in {each for table in TABLES for each in self._parts(table)} - made:
             # Another try may have had other partitions.
             (part / file).unlink(missing_ok=True)
         with write_durably(self._markers / name) as draft:
@@ -125,16 +130,16 @@ def _refuse_others(folder: Path) -> None:
     """:raises KrowlError: there is a file, or a folder that holds some and is no catalogue"""
     if folder.is_dir():
         names = {path.name for path in folder.iterdir()}
-        if not names or _MARKERS in names:
+        if not names or MARKERS in names:
             return
         raise KrowlError(f"{folder} exists and is no catalogue: give a new folder with -o")
     if os.path.lexists(folder):
         raise KrowlError(f"{folder} is a file: give a folder with -o")
 
 
-def _partition(table: str, row: Row) -> str:
-    columns = PARTITIONS[table]
-    return "/".join(f"{name}={quote(str(row[name]), safe=' ')}" for name, _, _ in columns)
+def _partition(table: str, values: Sequence[object]) -> str:
+    named = zip(PARTITIONS[table], values, strict=True)
+    return "/".join(f"{column.name}={quote(str(value), safe=' ')}" for column, value in named)
 
 
 class _Table:

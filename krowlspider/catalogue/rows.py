@@ -74,10 +74,12 @@ def rows_of(
     lines = _index_of(path)
     reader = _Reader(path, tables, place, fault)
     for table, row in reader.read({offset: line for offset, (_, line) in lines.items()}):
-        yield table, row | {"crawl": place.crawl}
+        row["crawl"] = place.crawl
+        yield table, row
     for table in (each for each in _SUMS if each in tables):
         for row in reader.sums(table, [text for text, _ in lines.values()]):
-            yield table, row | {"crawl": place.crawl}
+            row["crawl"] = place.crawl
+            yield table, row
 
 
 def _index_of(path: Path) -> dict[int, _Line]:
