@@ -75,13 +75,14 @@ def test_a_lost_connection_loses_and_doubles_nothing(
 ) -> None:
     """It is cut at many places of what is sent: login, migration, COPY, commit."""
     with relay(postgresql.port, None) as through:
-        url = postgresql.make(name).replace(str(postgresql.port), str(through.port))
+        made = postgresql.make(name)
+        url = made.replace(str(postgresql.port), str(through.port))
         with closing(Waiting().sink(url)) as sink:
             start = through.passed
             sink.write(FILES[0], made_rows(FILES[0], ROWS))
     for place in range(50, through.passed - start, (through.passed - start) // 8):
-        postgresql.ask("postgres", f'DROP DATABASE "{name}" WITH (FORCE)')
-        made, waiting = postgresql.make(name), Waiting()
+        postgresql.ask(name, "DROP SCHEMA krowl CASCADE")
+        waiting = Waiting()
         with relay(postgresql.port, start + place, cut_answer=cut_answer) as cutting:
             url = made.replace(str(postgresql.port), str(cutting.port))
             with closing(waiting.sink(url)) as sink:
@@ -139,6 +140,37 @@ def test_a_restored_database_goes_on_from_its_checkpoints(
         assert sink.done() == {FILES[0]}
         sink.write(FILES[1], made_rows(FILES[1], ROWS))
     assert tables_of(postgresql, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "error", "is_tried_again"),
+    [
+        ("53100", "No space left on device", True),
+        ("40P01", "deadlock detected", True),
+        ("57014", "canceling statement due to statement timeout", True),
+        ("23514", "new row violates a check", False),
+        ("42501", "permission denied for table page", False),
+    ],
+)
+def test_only_what_waiting_may_mend_is_tried_again(
+    postgresql: support.Server, name: str, state: str, error: str, *, is_tried_again: bool
+) -> None:
+    waiting = Waiting(lambda: postgresql.ask(name, "DROP FUNCTION krowl.fail() CASCADE"))
+    with closing(waiting.sink(postgresql.make(name))) as sink:
+        postgresql.ask(
+            name,
+            "CREATE FUNCTION krowl.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" RAISE EXCEPTION '{error}' USING ERRCODE = '{state}'; END $$;"
+            " CREATE TRIGGER fail BEFORE INSERT ON krowl.page EXECUTE FUNCTION krowl.fail()",
+        )
+        if is_tried_again:
+            sink.write(FILES[0], made_rows(FILES[0], 2))
+            assert f"failed ({error}): trying again in 1 s" in waiting.lines[0]
+        else:
+            with pytest.raises(KrowlError, match=f"cannot be used: {error}"):
+                sink.write(FILES[0], made_rows(FILES[0], 2))
+        assert sink.done() == ({FILES[0]} if is_tried_again else set())
+    assert waiting.waits == [1.0] * is_tried_again
 
 
 @pytest.mark.slow
