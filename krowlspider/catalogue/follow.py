@@ -105,8 +105,9 @@ class Follower:
 
         Raises what the sink does, and OSError.
         """
-        done = self._sink.done()
         while True:
+            # Asked at each look: a database may be restored from a backup meanwhile.
+            done = self._sink.done()
             # Asked first: a file that is finished in between is among those found.
             goes_on = follow and is_written(self._jobdir)
             waiting = [path for path in finished(self._jobdir) if path.name not in done]

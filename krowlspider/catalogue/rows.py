@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.cdxj import index_path, index_readable, parse, target
-from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.reading import ignore_damage
 from krowlspider.catalogue.records.captures import Capture, Note, fetch_row, is_http
 from krowlspider.catalogue.records.changes import change_rows
@@ -22,7 +21,7 @@ from krowlspider.catalogue.records.sums import Hosts, Pages
 from krowlspider.corpus.pages import records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from fastwarc.warc import WarcRecord
@@ -52,6 +51,11 @@ class Place(NamedTuple):
 NOWHERE = Place("")
 
 
+class _Line(NamedTuple):
+    text: bytes
+    parsed: IndexLine
+
+
 def ignore(fault: str) -> None:
     """Report no fault."""
 
@@ -64,39 +68,37 @@ def rows_of(
     ``tables`` are keys of `columns.TABLES`. ``fault`` is called with each damaged stretch of the
     file, which is passed over, and with each capture that has no time.
 
-    :raises ArchiveError: an index has a broken line
+    :raises ArchiveError: the index of an earlier file has a broken line
     :raises OSError: the file cannot be read, or is gone
     """
     lines = _index_of(path)
     reader = _Reader(path, tables, place, fault)
-    for table, row in reader.read(_by_offset(path, lines)):
+    for table, row in reader.read({offset: line for offset, (_, line) in lines.items()}):
         yield table, row | {"crawl": place.crawl}
     for table in (each for each in _SUMS if each in tables):
-        for row in reader.sums(table, lines):
+        for row in reader.sums(table, [text for text, _ in lines.values()]):
             yield table, row | {"crawl": place.crawl}
 
 
-def _index_of(path: Path) -> list[bytes]:
-    """Return the sorted index lines of a file: those beside it if they are current, or new ones."""
+def _index_of(path: Path) -> dict[int, _Line]:
+    """Return the index lines of a file by offset: those beside it if they are current and whole,
+    else lines made of the file."""
     index = index_path(path)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError, ValueError):
         if index.stat().st_mtime_ns >= path.stat().st_mtime_ns:
             with index.open("rb") as file:
-                return list(file)
-    return sorted(line.encode() for line in index_readable(path, ignore_damage))
+                # An empty one may be cut, and is soon made again.
+                if found := _by_offset(path, file):
+                    return found
+    made = index_readable(path, ignore_damage)
+    return _by_offset(path, sorted(line.encode() for line in made))
 
 
-def _by_offset(path: Path, lines: Sequence[bytes]) -> dict[int, IndexLine]:
-    found: dict[int, IndexLine] = {}
-    for text in lines:
-        try:
-            line = parse(text)
-        except ValueError as error:
-            raise ArchiveError(
-                f"{index_path(path)} has a line that is broken: remove it, and scrapy warc index"
-                " makes it anew"
-            ) from error
-        found[line.offset] = line
+def _by_offset(path: Path, lines: Iterable[bytes]) -> dict[int, _Line]:
+    """:raises ValueError: a line is broken, or of another file"""
+    found = {(line := parse(text)).offset: _Line(text, line) for text in lines}
+    if any(line.filename != path.name for _, line in found.values()):
+        raise ValueError("lines of another file")
     return found
 
 
@@ -138,6 +140,8 @@ class _Reader:
         self._hosts.add(capture)
         self._pages.add(capture)
         if "fetch" in self._tables:
+            if (twin := self._waiting.pop(capture.record_id, None)) is not None:
+                yield "fetch", twin
             self._waiting[capture.record_id] = fetch_row(capture, self._place.segment)
             if len(self._waiting) > WAITING_MAX:
                 yield "fetch", self._waiting.popitem(last=False)[1]

@@ -1,8 +1,10 @@
-"""``scrapy catalogue``: tables of what the archive of a crawl holds, as Parquet."""
+"""``scrapy catalogue``: tables of a crawl's archive, as Parquet or in a database."""
 
 from __future__ import annotations
 
+import sys
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +12,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.archive.uploads import uploaded
 from krowlspider.catalogue.columns import TABLES, USUAL
+from krowlspider.catalogue.databases import database
 from krowlspider.catalogue.follow import Follower, folders_of, has_archive
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.config.validation import offline, validate
@@ -30,22 +33,28 @@ FOLDER = "catalogue"
 
 class Command(Program):
     def syntax(self) -> str:
-        return "<JOBDIR> [-o DIR] [--follow] [--links] [--crawl NAME]"
+        return "<JOBDIR> [-o DIR | --to URL] [--follow] [--links] [--crawl NAME]"
 
     def short_desc(self) -> str:
-        return "Write tables of captures, hosts, pages and changes as Parquet"
+        return "Write tables of captures, hosts, pages and changes"
 
     def long_desc(self) -> str:
         return (
             "Write Parquet files of what the finished WARC files of a crawl hold, with the columns"
             " of Common Crawl's index table and more. Files that are in the catalogue already are"
-            " passed over. Instead of a JOBDIR, a folder of WARC files will do."
+            " passed over. With --to, the rows go into PostgreSQL or SQLite instead. Instead of a"
+            " JOBDIR, a folder of WARC files will do."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
         parser.add_argument(
             "-o", "--output", metavar="DIR", help="the catalogue, by default JOBDIR/catalogue"
+        )
+        parser.add_argument(
+            "--to",
+            metavar="URL",
+            help="a database instead: postgresql://USER@HOST/DATABASE or sqlite:///PATH",
         )
         parser.add_argument(
             "--follow", action="store_true", help="go on until no crawl writes WARC files there"
@@ -98,6 +107,11 @@ class Command(Program):
         )
 
     def _sink(self, opts: argparse.Namespace, jobdir: Path, tables: frozenset[str]) -> Sink:
+        if opts.to is not None and opts.output is not None:
+            raise KrowlError("-o and --to are given: a catalogue is written to one place")
+        if opts.to is not None:
+            say = partial(print, "krowlspider:", file=sys.stderr, flush=True)
+            return database(opts.to, tables, say)
         return ParquetSink(Path(opts.output) if opts.output else jobdir / FOLDER, tables)
 
     def _tell(self, name: str, rows: int) -> None:
@@ -111,4 +125,5 @@ class Command(Program):
             folders = folders_of(source)
             there = {name: place for each in folders for name, place in uploaded(each).items()}
             places = {there[name].rpartition("/")[0] for name in found.away if name in there}
-            self.complain(captures.left_out(folders[0], len(found.away), places, 0), FOUND_WRONG)
+            gone = captures.left_out(folders[0], len(found.away), places, 0)
+            self.complain(f"not in the catalogue: {gone}", FOUND_WRONG)

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.archive.payload import body_of, head_bytes, header, status_of, type_of
 from krowlspider.archive.write.records import SEED_TAG
 from krowlspider.catalogue.columns import TABLES
-from krowlspider.catalogue.records.content import Head, head_of, languages_of
+from krowlspider.catalogue.records.content import Head, clean, head_of, languages_of
 from krowlspider.catalogue.records.hosts import split
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.recrawl.text import text_digest
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.encoding import HTML, ContentType, encoding_of
+from krowlspider.urls.page.links import MAX_LANG
 
 if TYPE_CHECKING:
     from fastwarc.warc import HeaderMap, WarcRecord
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 # Bytes of a block that are read, and of a decoded body; of larger ones only the head counts.
 BLOCK_MAX = 16 * 1024 * 1024
 _HEAD_MAX = 64 * 1024
+# Characters of the target of a redirect.
+_URL_MAX = 16 * 1024
 _NAMES = tuple(column.name for column in TABLES["fetch"])
 _NO_HEAD = Head(None, None, None, None, None, None)
 _NO_NOTE = (None,) * 5
@@ -49,7 +52,7 @@ class Note(NamedTuple):
     def of(cls, block: bytes) -> Note:
         """Return what the fields in a block of type application/warc-fields tell."""
         pairs = (line.partition(":") for line in block.decode(errors="replace").splitlines())
-        fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
+        fields = {name.strip(): clean(value, _URL_MAX) for name, colon, value in pairs if colon}
         hop = fields.get("hop")
         hops = fields.get("hopsFromSeed", "" if hop == "S" else hop)
         return cls(
@@ -95,7 +98,9 @@ class Capture:
         self.block = record.reader.read(_HEAD_MAX if self.is_large else record.content_length)
         self.head = head_bytes(self.block) or self.block[:_HEAD_MAX]
         self.status = int(status_of(self.head) or -1)
+        # The standard requires one; not every tool writes it.
         self.record_id = (self.fields.get("WARC-Record-ID") or "").strip("<>")
+        self.record_id = self.record_id or f"{line.filename}#{line.offset}"
         self.time = time_of(self.fields.get("WARC-Date") or "", line.timestamp)
         self.host, self.parts = split(self.url)
         self.is_robots = self.parts.path == _ROBOTS and self.parts.query is None
@@ -167,14 +172,14 @@ def fetch_row(capture: Capture, segment: str) -> Row:
     line, parts, says, url = capture.line, capture.parts, capture.says, capture.url
     head, essence, body = capture.head, capture.type.essence, capture.body
     is_text = bool(body and _TEXTS.match(essence))
-    location = header(head, "Location") if 300 <= capture.status < 400 else ""
+    location = clean(header(head, "Location"), _URL_MAX) if 300 <= capture.status < 400 else ""
     values = (
         line.key, url, *capture.host, *parts,
         capture.time,
         capture.status,
         (normalise(location, url) or location) if location else None,
         capture.digest,
-        header(head, "Content-Type").partition(";")[0].strip().lower() or None,
+        clean(header(head, "Content-Type").partition(";")[0].lower()) or None,
         capture.fields.get("WARC-Identified-Payload-Type") or essence or None,
         encoding_of(body, capture.type.charset) if is_text else None,
         languages_of(body, capture.type.charset) if body and capture.is_html else None,
@@ -182,7 +187,7 @@ def fetch_row(capture: Capture, segment: str) -> Row:
         line.filename, line.offset, line.length, segment,
         capture.record_id,
         says.title, says.description, says.og, says.jsonld_types, says.hreflang,
-        says.language or header(head, "Content-Language")[:35] or None,
+        says.language or clean(header(head, "Content-Language"), MAX_LANG) or None,
         (text_digest(body, essence).hex() if body else "") or None,
         *_NO_NOTE,
         capture.tag,

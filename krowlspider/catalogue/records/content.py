@@ -84,22 +84,22 @@ def head_of(body: bytes, url: str, charset: str | None) -> Head:
     for names, properties, contents in metas:
         name, content = "".join(names or properties).lower(), contents[0]
         if name == "description" and not description:
-            description = _short(content)
+            description = clean(content)
         elif (named := "".join(properties or names).lower()).startswith("og:"):
-            graph.append([_short(named[3:]), _short(content)])
+            graph.append([clean(named[3:]), clean(content)])
     description = description or next((text for key, text in graph if key == "description"), "")
     base = _base(bases, url)
     pages = [
-        [_short(language[0]), normalise(href[0], base) or _short(href[0])]
+        [clean(language[0]), normalise(href[0], base) or clean(href[0])]
         for language, href in alternates[:_PAIRS_MAX]
     ]
     return Head(
-        " ".join("".join(titles[:1]).split())[:MAX_TITLE] or None,
+        clean("".join(titles[:1]), MAX_TITLE) or None,
         description or None,
         _json(graph[:_PAIRS_MAX]),
         _json(_types_in(scripts)),
         _json(pages),
-        "".join(langs[:1]).strip()[:MAX_LANG] or None,
+        clean("".join(langs[:1]), MAX_LANG) or None,
     )
 
 
@@ -110,9 +110,8 @@ def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
     for hrefs, texts, rels in anchors[:LINKS_MAX]:
         target = normalise(hrefs[0], base)
         if target is not None:
-            text = " ".join("".join(texts).split())[:_TEXT_MAX]
-            rel = " ".join("".join(rels[:1]).lower().split())[:_TEXT_MAX]
-            yield Link(target, text or None, rel or None)
+            rel = clean("".join(rels[:1]).lower(), _TEXT_MAX)
+            yield Link(target, clean("".join(texts), _TEXT_MAX) or None, rel or None)
 
 
 def languages_of(body: bytes, charset: str | None) -> str | None:
@@ -152,7 +151,7 @@ def _types_in(scripts: list[str]) -> list[str]:
             kinds = item.get("@type")
             for kind in kinds if isinstance(kinds, list) else [kinds]:
                 if isinstance(kind, str) and len(found) < _PAIRS_MAX:
-                    found[_short(kind)] = None
+                    found[clean(kind)] = None
     return list(found)
 
 
@@ -165,8 +164,11 @@ def _items(data: Any) -> Iterator[dict[str, Any]]:
                 yield from (each for each in graph if isinstance(each, dict))
 
 
-def _short(text: str) -> str:
-    return " ".join(text.split())[:_FIELD_MAX]
+def clean(text: str, most: int = _FIELD_MAX) -> str:
+    """Return a text with whitespace collapsed, cut to ``most`` characters, without what no database
+    takes: NUL, and halves of a surrogate pair, which JSON may have."""
+    kept = " ".join(text.replace("\0", " ").split())[:most]
+    return kept if kept.isascii() else kept.encode(errors="replace").decode()
 
 
 def _json(values: list[Any]) -> str | None:

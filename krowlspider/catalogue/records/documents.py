@@ -7,7 +7,7 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from krowlspider.catalogue.records.content import links_of
+from krowlspider.catalogue.records.content import clean, links_of
 from krowlspider.catalogue.records.hosts import split
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.robots_groups import (
@@ -46,7 +46,7 @@ def robots_row(capture: Capture) -> Row:
         for kind, value in lines:
             text = text_of(value)
             if kind == SITEMAP and len(sitemaps) < _SITEMAPS_MAX:
-                sitemaps.append(text[:_URL_MAX])
+                sitemaps.append(clean(text, _URL_MAX))
             elif ALL in agents and kind == CRAWL_DELAY and delay is None:
                 delay = _seconds(text)
             elif ALL in agents and kind in {ALLOW, DISALLOW} and text in {"/", "/*", "*"}:
@@ -89,7 +89,7 @@ def sitemap_row(capture: Capture) -> Row | None:
     return _common(capture) | {
         "kind": _KINDS[found.kind],
         "urls": urls + len(found.children),
-        "newest_lastmod": newest[:64] or None,
+        "newest_lastmod": clean(newest, 64) or None,
     }
 
 

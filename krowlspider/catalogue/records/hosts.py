@@ -70,7 +70,7 @@ def host_of(name: str) -> Host:
     name = name.lower()
     if name.startswith("[") or _ADDRESS.fullmatch(name):
         return Host(name)
-    name = _ascii(unquote(name)).removesuffix(".")
+    name = _ascii(unquote(name).lower()).removesuffix(".")
     labels = name.split(".")[::-1]
     first: list[str | None] = [*labels[:5]]
     first += [None] * (5 - len(first))
