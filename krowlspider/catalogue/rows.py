@@ -74,10 +74,12 @@ def rows_of(
     lines = _index_of(path)
     reader = _Reader(path, tables, place, fault)
     for table, row in reader.read({offset: line for offset, (_, line) in lines.items()}):
-        yield table, row | {"crawl": place.crawl}
+        row["crawl"] = place.crawl
+        yield table, row
     for table in (each for each in _SUMS if each in tables):
         for row in reader.sums(table, [text for text, _ in lines.values()]):
-            yield table, row | {"crawl": place.crawl}
+            row["crawl"] = place.crawl
+            yield table, row
 
 
 def _index_of(path: Path) -> dict[int, _Line]:
@@ -160,10 +162,10 @@ class _Reader:
         if not of or record.content_length > _NOTE_MAX:
             return
         url = target(record)
-        note = Note.of(record.reader.read())
-        self._pages.add_seed(url, note.seed_of(url))
+        note = Note.of(record.reader.read(), url)
+        self._pages.add_seed(url, note.seed)
         if (row := self._waiting.get(of)) is not None:
-            row |= note.columns(url)
+            row |= note.columns()
 
     def sums(self, table: str, lines: Sequence[bytes]) -> Iterator[Row]:
         """Yield the rows of a table that are made at the end of the file."""

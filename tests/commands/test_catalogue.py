@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from threading import Timer
 from typing import TYPE_CHECKING
 
 import pytest
 
 from krowlspider.archive.cdxj import index_path
+from krowlspider.archive.disk import lock_directory
 from tests.catalogue.warcs import archived, fetch
 from tests.support.crawling import scrapy
 from tests.support.small_disk import SmallDisk
@@ -65,6 +68,26 @@ def test_bad_input_is_one_line(tmp_path: Path):
 def test_a_crawl_without_archive_is_told(tmp_path: Path):
     (tmp_path / "frontier").mkdir()
     assert "has no WARC files" in said(tmp_path, code=2)
+    assert "has no WARC files" in said(tmp_path, "--follow", code=2)
+
+
+def test_the_first_file_of_a_crawl_is_awaited(tmp_path: Path):
+    (tmp_path / "warc").mkdir()
+    lock = lock_directory(tmp_path / "warc")
+    timer = Timer(0.5, os.close, [lock])
+    timer.start()
+    assert scrapy("catalogue", tmp_path, "--follow").stdout == b"0 files, 0 rows\n"
+    timer.join()
+
+
+def test_the_folder_of_a_setting_is_read(tmp_path: Path):
+    """KROWL_WARC_DIR, in which `scrapy node` has a folder for each process."""
+    job, warcs = tmp_path / "job", tmp_path / "warcs"
+    (job / "p1" / "frontier").mkdir(parents=True)
+    archived(warcs / "p1", [fetch("https://a.test/")])
+    done = scrapy("catalogue", job, "-s", f"KROWL_WARC_DIR={warcs}")
+    assert done.stdout.endswith(b"1 file, 3 rows\n")
+    assert len(list(job.glob("catalogue/fetch/crawl=job/*/*.parquet"))) == 1
 
 
 @pytest.mark.slow
