@@ -6,6 +6,7 @@ The two dialects have the same parameters, but not the same filters and forms: s
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -183,7 +184,7 @@ def _order(given: Mapping[str, str]) -> Order:
     if sort not in _SORTS:
         raise QueryError(f"sort={sort[:20]}: give one of {', '.join(_SORTS)}")
     # pywb asks with an empty date for the newest capture.
-    closest = _date(given.get("closest", ""), "closest", "00000101000000")
+    closest = latest_moment(_date(given.get("closest", ""), "closest", ""))
     if closest:
         sort = "closest"
     elif sort == "closest":
@@ -233,6 +234,13 @@ def _date(text: str, name: str, padding: str) -> str:
     if not _DATE.fullmatch(text):
         raise QueryError(f"{name}={text[:20]}: give up to 14 digits, as in 20260131120000")
     return text[:14] + padding[len(text[:14]) :]
+
+
+def latest_moment(date: str) -> str:
+    """Return the last 14 digits of a part of a date, as pywb; empty for no date."""
+    if len(date) == len("202602") and "01" <= date[4:] <= "12" and date >= "0001":
+        date += str(monthrange(int(date[:4]), int(date[4:]))[1])
+    return date and date + "99991231235959"[len(date) :]
 
 
 def _number(
