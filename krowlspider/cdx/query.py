@@ -109,11 +109,12 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an answer. Without ``fields``, it has all of a capture. ``is_plain`` answers are
-    never compressed."""
+    """The form of an answer. Without ``fields``, it has all of a capture; ``names`` are what the
+    answer calls them. ``is_plain`` answers are never compressed."""
 
     name: str = "cdxj"
     fields: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
     is_plain: bool = False
 
 
@@ -212,19 +213,20 @@ def _form(given: Mapping[str, str], dialect: Dialect) -> Form:
     if output not in forms:
         # The words are pywb's.
         raise QueryError(f"output={output[:20]} not supported")
-    names = given.get("fields") or given.get("fl") or ""
-    fields = tuple(map(own_name, names.split(","))) if names else None
-    for name in fields or ():
-        if not _FIELD.fullmatch(name):
-            raise QueryError(f"fields={names[:80]}: give names, with commas between them")
+    asked = given.get("fields") or given.get("fl") or ""
+    names = tuple(asked.split(",")) if asked else ()
+    fields = tuple(map(own_name, names)) or None
+    if not all(map(_FIELD.fullmatch, names)):
+        raise QueryError(f"fields={asked[:80]}: give names, with commas between them")
     if len(fields or ()) > _FIELDS_MAX:
         raise QueryError(f"fields=: give at most {_FIELDS_MAX}")
     # Lines of columns have the same ones throughout.
     if fields is None and forms[output] != "cdxj" and forms[output] != "json":
         original = ORIGINAL if _flag(given, "resolveRevisits") else ()
         fields = (*(CDX_9 if output == "cdx9" else CDX_11), *original)
+        names = tuple("redirecturl" if name == "redirect" else name for name in fields)
     is_plain = "gzip" in given and not _flag(given, "gzip")
-    return Form(forms[output], fields, is_plain)
+    return Form(forms[output], fields, names, is_plain)
 
 
 def _date(text: str, name: str, padding: str) -> str:
