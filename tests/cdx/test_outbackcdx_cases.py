@@ -295,7 +295,7 @@ def test_answer_is_collapsed_in_its_order(tmp_path: Path):
     given = {"url": "a.org", "fl": "timestamp", "collapse": "digest"}
     assert lines_of(archives, OUTBACK, sort="reverse", **given) == [dates[2]]
     assert lines_of(archives, OUTBACK, sort="reverse", limit=1, **given) == [dates[2]]
-    found = lines_of(archives, OUTBACK, sort="closest", closest="20190102", **given)
+    found = lines_of(archives, OUTBACK, sort="closest", closest="2019010201", **given)
     assert found == [dates[1]]
 
 
