@@ -108,7 +108,7 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
 
     @_answers
     async def GetStatus(self, _: Any, __: Any) -> Any:
-        found = await self._api.status()
+        found = await self._api.get("status")
         return pb.GetStatusResponse(
             page_limit=found["of"] or 0,
             statuses={str(key): value for key, value in found["statuses"].items()},
