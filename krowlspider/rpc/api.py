@@ -42,21 +42,26 @@ class ApiError(KrowlError):
 
 
 class Bucket:
-    """Lets ``rate`` pass a second, and ``burst`` at once after a rest. ``clock`` returns monotonic
-    seconds."""
+    """Says when the next one may pass: ``rate`` a second, and ``burst`` at once after a rest.
+    ``clock`` returns monotonic seconds."""
 
     def __init__(
         self, rate: float = _RATE, burst: int = _BURST, clock: Callable[[], float] = time.monotonic
     ):
         self._rate, self._burst, self._clock = rate, burst, clock
-        # When the last one that was let in has its turn.
-        self._next = clock() - burst / rate
+        self._next = self._earliest
+
+    @property
+    def _earliest(self) -> float:
+        return self._clock() - (self._burst - 1) / self._rate
 
     def wait(self) -> float:
-        """Take a place; return the seconds until its turn."""
-        now = self._clock()
-        self._next = max(self._next, now - self._burst / self._rate) + 1 / self._rate
-        return max(0.0, self._next - now)
+        """Return the seconds until the next one may pass."""
+        return max(0.0, self._next - self._clock())
+
+    def take(self) -> None:
+        """Let it pass."""
+        self._next = max(self._next, self._earliest) + 1 / self._rate
 
 
 class Api:
@@ -69,6 +74,8 @@ class Api:
         self._folder = folder
         self._access = {"Authorization": f"Bearer {token}"}
         self._bucket = Bucket()
+        # Whoever waits for its turn here leaves the queue when its call ends.
+        self._turn = asyncio.Lock()
         self._free = asyncio.Semaphore(_AT_ONCE)
         # When each question was asked, and its answer.
         self._recent: dict[str, tuple[float, asyncio.Task[Any]]] = {}
@@ -116,7 +123,9 @@ class Api:
         return True
 
     async def _ask(self, method: str, path: str, **given: Any) -> Any:
-        await asyncio.sleep(self._bucket.wait())
+        async with self._turn:
+            await asyncio.sleep(self._bucket.wait())
+            self._bucket.take()
         if (url := noted_url(self._folder, PAGE)) is None:
             raise ApiError(503, "the live page of the crawl is not there: try again later")
         try:
