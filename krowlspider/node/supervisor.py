@@ -69,8 +69,7 @@ class Serving:
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         given = settings["KROWL_CONTROL_TOKEN"]
         self._token = Secret(given)
-        has_tools = settings.getbool("KROWL_CONTROL_MCP")
-        page_maker = partial(self._page, self._token.text, given, has_tools=has_tools)
+        page_maker = partial(self._page, self._token.text, settings)
         self._servers = Servers(partial(self._metrics, path), page_maker)
         page, metrics = await self._servers.open(settings)
         if page:
@@ -107,11 +106,20 @@ class Serving:
             self._routes = metrics.routes()
         return self._routes
 
-    def _page(self, token: str, given: str, *, has_tools: bool) -> Mapping[str, Route]:
+    def _page(self, token: str, settings: Settings) -> Mapping[str, Route]:
+        from krowlspider.cdx.archives import Archives  # noqa: PLC0415
+        from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
         from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
+        from krowlspider.views.live_page import HEADERS  # noqa: PLC0415
 
-        made = CrawlOfAll(self._crawl, token, given).routes()
-        if has_tools:
+        made = CrawlOfAll(self._crawl, token, settings["KROWL_CONTROL_TOKEN"]).routes()
+        if settings.getbool("KROWL_ARCHIVE"):
+            # Processes of earlier starts have captures too.
+            path = self._crawl.tree.path
+            folders = {*process_folders(path), *(path / name for name in self._crawl.processes)}
+            warcs = [process_warc_folder(settings, each) for each in sorted(folders)]
+            made |= CdxRoute(Archives(warcs), HEADERS).routes()
+        if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415
 
             made |= tool_route(made, token)

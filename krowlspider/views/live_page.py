@@ -234,7 +234,7 @@ _FILES = {
 }
 # A page of another site can neither frame this one nor read it; and this one loads its own files
 # only. URLs of strangers are shown as text.
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -339,7 +339,7 @@ async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse
     """Return the answer of a route with the headers of the page."""
     made = route(request)
     answer = await made if isawaitable(made) else made
-    answer.headers.update(_HEADERS)
+    answer.headers.update(HEADERS)
     return answer
 
 
