@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from krowlspider.errors import JobError
+from krowlspider.errors import JobError, scrapy_with
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.limits import SessionLimits
@@ -32,6 +32,7 @@ from krowlspider.frontier.store.store import (
     records,
     sync,
 )
+from krowlspider.job.folder import SNAPSHOT
 from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.rpc.urlfrontier.intake import Intake, Report, Status
 from krowlspider.rpc.urlfrontier.leases import Leases
@@ -95,6 +96,11 @@ class ServedCrawl:
                 raise JobError(
                     f"JOBDIR {folder.path} belongs to a node of a cluster, whose other nodes own"
                     " some of its hosts: give the JOBDIR of a crawl of one process, or a new one"
+                )
+            if (folder.path / SNAPSHOT).exists():
+                raise JobError(
+                    f"JOBDIR {folder.path} is a snapshot, which clients would change: make a copy:"
+                    f" {scrapy_with('frontier', 'NEWDIR', '--restore', folder.path)}"
                 )
             shutil.rmtree(folder.path / _REMOVED, ignore_errors=True)
             self._open(crawl_id, new=not folder.frontier.exists())

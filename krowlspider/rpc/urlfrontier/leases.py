@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
-from krowlspider.frontier.hosts.host import IDLE, SCHEDULED, Host
+from krowlspider.frontier.hosts.host import DEFERRED, IDLE, SCHEDULED, Host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase
@@ -226,6 +226,8 @@ class Leases:
             batch.delete(key)
             frontier.queues.count_removed(host, 1)
             host.queue.queued -= 1
+            if host.state is DEFERRED:
+                frontier.schedule.transitions.deferred -= 1
             frontier.schedule.cache.record_now(host, batch)
         if item.phase is Phase.LEASED:
             self._left(host, lease)

@@ -76,7 +76,12 @@ def test_the_connections_of_our_crawls_are_no_limit(tmp_path: Path, clock: Clock
     with served(tmp_path, clock, CONCURRENT_REQUESTS=4, KROWL_DOMAIN_CONCURRENCY=2) as crawl:
         crawl.put(discovered(*(f"http://{number}.example/" for number in range(100))))
         crawl.put(discovered(*(f"http://{number}.one.example/" for number in range(10))))
-        assert len(urls(crawl)) == 102
+        given = urls(crawl)
+        assert len(given) == 102
+        for url in given:
+            crawl.put(known(url))
+        clock.move(10)
+        assert len(urls(crawl)) == 2
 
 
 def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
