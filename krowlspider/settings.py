@@ -402,6 +402,7 @@ EXTENSIONS_BASE = {
     "krowlspider.extensions.telnet.TelnetConsole": 0,
     "krowlspider.extensions.live_page.LivePage": 0,
     "krowlspider.extensions.cluster_orders.ClusterOrders": 0,
+    "krowlspider.extensions.rpc.Rpc": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,

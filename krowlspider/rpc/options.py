@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from pathlib import Path
@@ -94,7 +95,7 @@ class Options(Struct, frozen=True):
         key, cert = Path(self.key).read_bytes(), Path(self.cert).read_bytes()
         return key, cert, Path(self.client_ca).read_bytes() if self.client_ca else None
 
-    def check_port(self) -> None:
+    def check_place(self) -> None:
         """:raises SettingsError: the address is not this machine's, or its port is taken"""
         host, port = self.place
         try:
@@ -102,10 +103,21 @@ class Options(Struct, frozen=True):
             with socket.create_server((str(place[0]), port), family=family):
                 pass
         except OSError as error:
+            # That of asyncio and socket has the address in its text.
+            number = error.errno or 0
+            why = os.strerror(number) if number > 0 else error.strerror
             raise SettingsError(
-                f"KROWL_GRPC={self.address} cannot be listened at ({error.strerror or error}): give"
-                " another address or port, or port 0 for any free one"
+                f"KROWL_GRPC={self.address} cannot be listened at ({why}): give another address or"
+                " port, or port 0 for any free one"
             ) from error
+
+
+def check_before_start(settings: BaseSettings) -> None:
+    """Check the options of a crawl that makes its token only when it starts.
+
+    :raises SettingsError: as `Options`, or the port is taken
+    """
+    Options.of(settings, settings["KROWL_CONTROL_TOKEN"] or "a new one").check_place()
 
 
 def _why(error: Exception) -> str:

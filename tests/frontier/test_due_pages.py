@@ -5,12 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
+from msgspec import UNSET, UnsetType
 
-from krowlspider.frontier.admin.export import take_rows
+from krowlspider.frontier.admin.export import PageLine, page_in, page_lines, take_rows
 from krowlspider.frontier.admin.repair import rebuild_indexes
 from krowlspider.frontier.due_pages import DuePages, leave_unplanned
 from krowlspider.frontier.entry import AGAIN, Entry
@@ -632,6 +635,37 @@ def test_buckets_that_are_lost_are_made_anew_after_a_repair(world: World):
     assert step(due) == len(PAGES)
     # The entries that were left are dropped by this.
     assert world.frontier.queued == len(PAGES) + queued
+
+
+def test_the_line_of_a_page_says_when_it_is_fetched_again(world: World):
+    """Once it has come up, that is in the past until its fetch. An import plans anew."""
+    due = scheduled(world)
+    world.add(STILL)
+    fetch_all(world)
+    row = row_of(world, STILL)
+    assert lines(world) == [datetime.fromtimestamp(row.due, UTC)]
+    world.clocks.pass_(400 * DAY)
+    step(due)
+    assert row_of(world, STILL).due == 0
+    (queued,) = lines(world)
+    assert queued == datetime.fromtimestamp(int(row.last + row.planned), UTC)
+    assert row.last < queued.timestamp() <= row.due
+    assert row_of(world, STILL).next_fetch < world.frontier.now()
+    (line,) = page_lines(world.store)
+    assert line is not None
+    assert not page_in(line.encode(), 2000, lambda _: b"").is_planned
+
+
+def test_without_a_schedule_a_line_has_no_next_time(world: World):
+    world.add(STILL)
+    fetch_all(world)
+    assert lines(world) == [UNSET]
+
+
+def lines(world: World) -> list[datetime | UnsetType]:
+    """Return when each page is fetched again, by its line."""
+    found = [line.encode() for line in page_lines(world.store) if line]
+    return [msgspec.json.decode(line, type=PageLine).next_fetch for line in found]
 
 
 def test_rows_that_are_imported_get_a_plan(world: World):

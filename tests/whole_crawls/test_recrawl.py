@@ -468,6 +468,11 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
     # One in 50 is asked in full.
     assert 1 <= found["still"]["not_modified"] < asked_for["/still"]
     assert found["still"]["changes"] == 0
+    url, planned = found["still"]["url"], found["still"]["next_fetch"]
+    assert found["still"]["last_fetch"] < planned
+    explained = json.loads(scrapy("frontier", crawl.jobdir, "--json", "--explain", url).stdout)
+    assert explained["next_fetch"] == planned
+    assert explained["page"].endswith(f"; next fetch {planned.replace('T', ' ')}")
     assert stats["asked"] == asked_for.total() - len(asked_for)
     assert stats["not_modified"] == sum(row["not_modified"] for row in found.values())
     assert stats["changed"] == found["changing"]["changes"]
@@ -500,6 +505,9 @@ def test_a_start_says_how_fresh_its_pages_stay(tmp_path: Path, answers: dict[str
     assert len(said) == 1
     assert "of 4 pages at most 1 d outdated" in said[0]
     assert "target 90 %: " in said[0]
+    # Of each class of hosts too.
+    classes = re.findall(r"Forecast of (.*?): .* of 4 pages at most 1 d outdated", log)
+    assert classes == ["1 host with a delay of up to 1 s and up to 100 pages each"]
     # Without a schedule nothing is computed.
     assert "Forecast" not in before
 

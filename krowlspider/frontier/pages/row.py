@@ -138,6 +138,14 @@ class PageRow(Struct):
         """Return whether it has a next time, or is queued as that has come."""
         return bool(self.due or self.planned)
 
+    @property
+    def next_fetch(self) -> int:
+        """Return when the schedule fetches it again, in whole seconds of the job clock: a time in
+        the past if it is due or queued, 0 if it is not planned."""
+        if self.due or not self.planned:
+            return self.due
+        return second_of(self.last + self.planned)
+
     def encode(self, host: str) -> bytes:
         """Return the row as it is stored under a key of its host: only what is not default."""
         flags = 0
