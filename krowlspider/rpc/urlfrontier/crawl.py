@@ -354,9 +354,9 @@ class ServedCrawl:
             entry = entry_of(key, value)
             if entry.is_plain and not self._has_item(host, entry.url):
                 yield Item(entry.url, Phase.QUEUED, 0.0, max(entry.due, now))
-        for key, value in self._store.items(schema.page_prefix(host)):
+        for _, value in self._store.items(schema.page_prefix(host)):
             row = read_row(value, host)
-            if row is not None and self._store.get(b"Oi" + key[1:]) is None:
+            if row is not None and not self._has_item(host, row.url):
                 phase = Phase.SCHEDULED if row.due else Phase.DONE
                 yield Item(row.url, phase, row.first, row.due)
 

@@ -1,8 +1,9 @@
 """What the URLFrontier service keeps of a URL and of a queue, in the store of the frontier.
 
-``O`` is the first byte of each key: ``Oi`` host ``00`` identity has an `Item`, ``Ot`` time host
-``00`` identity is empty and says when a lease ends or a page is due again, ``Oq`` host has a
-`QueueState`, ``Os`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since the epoch.
+`SERVED` is the first byte of each key, and the second is its kind: ``i`` host ``00`` identity has an
+`Item`, ``t`` time host ``00`` identity is empty and says when a lease ends or a page is due again,
+``q`` host has a `QueueState`, ``s`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since the
+epoch.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Batch, Store
 
+_ITEMS = SERVED + b"i"
 STATE = SERVED + b"s"
 TIMES = SERVED + b"t"
 QUEUES = SERVED + b"q"
@@ -86,7 +88,7 @@ Name = tuple[str, bytes]
 
 
 def items_prefix(host: str) -> bytes:
-    return b"Oi%b\0" % host.encode()
+    return b"%b%b\0" % (_ITEMS, host.encode())
 
 
 def item_key(name: Name) -> bytes:
@@ -94,7 +96,8 @@ def item_key(name: Name) -> bytes:
 
 
 def time_key(time: float, name: Name) -> bytes:
-    return b"Ot%b%b\0%b" % (round(time * 1000).to_bytes(8), name[0].encode(), name[1])
+    time_bytes = round(time * 1000).to_bytes(8)
+    return b"%b%b%b\0%b" % (TIMES, time_bytes, name[0].encode(), name[1])
 
 
 def split_time_key(key: bytes) -> tuple[float, Name]:
