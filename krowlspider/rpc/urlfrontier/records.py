@@ -1,9 +1,9 @@
 """What the URLFrontier service keeps of a URL and of a queue, in the store of the frontier.
 
-`SERVED` is the first byte of each key, and the second is its kind: ``i`` host ``00`` identity has an
-`Item`, ``t`` time host ``00`` identity is empty and says when a lease ends or a page is due again,
-``q`` host has a `QueueState`, ``s`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since the
-epoch.
+`SERVED` is the first byte of each key, and the second is its kind: ``i`` host ``00`` identity has
+an `Item`, ``t`` time host ``00`` identity is empty and says when a lease ends or a page is due
+again, ``q`` host has a `QueueState`, ``s`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since
+the epoch.
 """
 
 from __future__ import annotations
