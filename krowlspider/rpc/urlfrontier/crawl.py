@@ -35,7 +35,7 @@ from krowlspider.frontier.store.store import (
 from krowlspider.job.folder import SNAPSHOT
 from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.rpc.urlfrontier.intake import Intake, Report, Status
-from krowlspider.rpc.urlfrontier.leases import Leases
+from krowlspider.rpc.urlfrontier.leases import DELETED, Leases
 from krowlspider.rpc.urlfrontier.records import (
     CrawlState,
     Item,
@@ -302,7 +302,7 @@ class ServedCrawl:
                 self.ledger.put(named, Item("", Phase.PURGED, 0.0))
                 self.ledger.write()
                 if item.phase is Phase.QUEUED:
-                    self._leases.done(named, item)
+                    self._leases.done(named, item, DELETED)
                 count += 1
         self.commit()
         return count

@@ -138,6 +138,7 @@ def test_leases_survive_a_restart(tmp_path: Path, clock: Clock, is_killed: bool)
         assert sorted(urls(crawl)) == [A, C]
         crawl.put([*known(A), *known(C)])
         assert crawl.figures() == Figures(0, 0, 3, 1, 0)
+        assert crawl.frontier.counters["done"] == 3
 
 
 def test_a_death_between_report_and_commit_loses_nothing(tmp_path: Path, clock: Clock):
@@ -208,6 +209,17 @@ def test_delays_blocks_limits_and_the_pause_survive(tmp_path: Path, clock: Clock
         assert crawl.limit("a.example", 0)
         clock.move(60)
         assert C in urls(crawl)
+
+
+def test_a_report_of_a_deferred_host_is_taken(tmp_path: Path, clock: Clock):
+    """A crawl by Scrapy has deferred it: it does not answer."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B))
+        schedule = crawl.frontier.schedule
+        schedule.deferral.defer(schedule.pop_named("a.example"))
+        assert crawl.frontier.deferred_queued == 2
+        crawl.put(known(A))
+        assert crawl.frontier.deferred_queued == 1
 
 
 def test_an_order_cannot_make_a_crawl_less_polite(tmp_path: Path, clock: Clock):
