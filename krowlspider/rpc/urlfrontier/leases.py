@@ -16,7 +16,7 @@ from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.hosts.host import DEFERRED, IDLE, SCHEDULED, Host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
-from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase
+from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase, time_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -179,7 +179,7 @@ class Leases:
             if number >= _DUE_MAX:
                 break
             item = self._ledger.item(name)
-            if item is None or item.time is None or item.time > now:
+            if item is None or item.time is None or time_key(item.time, name) != key:
                 self._ledger.drop_time(key)
             elif item.phase is Phase.SCHEDULED:
                 self._queue_again(name, item)

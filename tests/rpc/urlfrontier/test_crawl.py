@@ -101,6 +101,19 @@ def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
         ]
 
 
+def test_a_lease_ends_whatever_part_of_a_millisecond_it_has(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A))
+        assert urls(crawl, seconds=5.0007) == [A]
+        for _ in range(5010):
+            clock.move(0.001)
+            crawl._leases.advance()
+        crawl.commit()
+        assert crawl.figures().leased == 0
+        clock.move(5)
+        assert urls(crawl) == [A]
+
+
 def test_a_report_after_the_end_of_its_lease_counts(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         crawl.put(discovered(A, B))
@@ -167,6 +180,17 @@ def test_known_urls_come_when_they_are_due_the_first_first(tmp_path: Path, clock
         assert urls(crawl) == [B]
         crawl.put(known(B, clock.now + 5))
         clock.move(30)
+        assert urls(crawl) == [B, A]
+
+
+def test_a_time_in_the_past_is_due_now(tmp_path: Path, clock: Clock):
+    """As URLFrontierServiceTest.RightOrder has it, after the first look at what is due."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(known(C, clock.now + 1))
+        clock.move(50)
+        assert urls(crawl) == [C]
+        crawl.put([*known(A, clock.now - 10), *known(B, clock.now - 1000), *known(C)])
+        clock.move(5)
         assert urls(crawl) == [B, A]
 
 
