@@ -203,6 +203,26 @@ def test_buckets_are_a_sixteenth_of_the_wait_wide(wait: float):
     assert len(ticks) <= 35
 
 
+def test_no_page_waits_longer_than_its_bound(world: World):
+    """Neither jitter nor buckets go beyond it, nor does a hand-over."""
+    scheduled(world)
+    host = world.frontier.schedule.cache.get("a.test")
+    for most in (INTERVAL_MAX, 30 * DAY, HOUR):
+        planner(world).terms_of = lambda _: Terms(weight=1e-9, most=most)  # noqa: B023
+        planning = planner(world).begin(world.store.batch())
+        last = world.frontier.now()
+        for number in range(50):
+            row = PageRow(f"http://a.test/{number}", 200, 1, 1.0)
+            planning.plan(host, number.to_bytes(8), row, last)
+            assert 0.95 * most - TICK <= row.due - last <= most
+    data = row.encode("a.test")
+    world.clocks.pass_(1000.0)
+    ((_, taken),) = planner(world).take("a.test", [(b"12345678", data)], world.store.batch())
+    moved = read_row(taken, "a.test")
+    assert moved is not None
+    assert moved.due == row.due
+
+
 def test_pages_of_one_time_share_keys(world: World):
     scheduled(world)
     planning = planner(world).begin(batch := world.store.batch())
