@@ -149,7 +149,8 @@ _REFUSALS_A_HOST = 20
 _HOST_TURN = 0.002
 # Seconds until hosts of awaited requests are looked at again.
 _LOOK_AGAIN = 0.05
-# Seconds until a host is looked at again whose next page waits for others of its seed to end.
+# Seconds until a host is looked at again whose next page waits for others of its seed to end, or
+# for what is left of a limit of all nodes.
 _SEED_WAIT = 0.5
 # Most hosts named in warnings about a robots.txt that takes too long to match.
 _WARNINGS = 5
@@ -350,13 +351,13 @@ class Dispatcher:
 
     def _refusal(self, lease: Lease, refetch: Refetch | None) -> str | None:
         """Return the reason to drop an entry before robots.txt is looked at; "" for none, None if
-        it must wait for other pages of its seed."""
+        it must wait for other pages of its seed, or for what other nodes have used of a limit."""
         if lease.entry.request and self._awaited.is_left_over(lease):
             return "not_awaited"
         if self._intake.exclusions.match(lease.entry.url):
             return "exclude"
         policies = self._job.policies
-        if policies is not None and (reason := policies.refusal(lease)):
+        if policies is not None and (reason := policies.refusal(lease)) != "":
             return reason
         is_done = (
             refetch is not None and self._recrawl is not None and self._recrawl.is_done(refetch)

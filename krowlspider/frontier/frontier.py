@@ -22,6 +22,7 @@ from krowlspider.frontier.entry_queues import (
     EntryQueues,
     Lease,
 )
+from krowlspider.frontier.header_terms import HeaderTerms
 from krowlspider.frontier.hosts.host import origin_of
 from krowlspider.frontier.hosts.host_record import Tally
 from krowlspider.frontier.limits import DomainBudget, DomainLoad, FrontierLimits, LinkedPorts
@@ -145,6 +146,7 @@ class Frontier:
             self._admit = partial(_noted, self._admission.admit, on_admitted)
         self.refused = self._admission.refused
         self.outcomes = Outcomes(store, self.now())
+        self.header_terms = HeaderTerms(store)
         self.seeds = SeedTable(store)
         self._acknowledged: list[Acknowledged] = []
         # The last that were committed, the newest last.
@@ -370,6 +372,7 @@ class Frontier:
                 self.seed_names.words.put(batch)
         if self.quotas is not None:
             self.quotas.put(batch)
+        self.header_terms.put(batch)
         tallied = self.outcomes.tally(acknowledged)
         if acknowledged:
             self.outcomes.put(batch, tallied)

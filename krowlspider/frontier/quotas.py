@@ -16,9 +16,10 @@ import msgspec
 from krowlspider.frontier.store.schema import quota_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.grants import Grant, Grants
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.policies.keys import Policy
     from krowlspider.policies.sheets import HostPolicies
@@ -39,17 +40,20 @@ class _Used(msgspec.Struct):
 
 
 class _Limit(NamedTuple):
-    """A limit, and the key on disk of what is counted against it."""
+    """A limit, and the key on disk of what is counted against it. ``sheet`` is the name of the
+    sheet if the limit is of all its hosts together, "" if not."""
 
     reason: str
     most: float
     key: bytes
+    sheet: str
 
 
 class Quotas:
     """Counts what is fetched of the hosts that have a limit.
 
-    ``find`` returns the sheets of a host, ``wall`` epoch seconds.
+    ``find`` returns the sheets of a host, ``wall`` epoch seconds. ``grants`` are this node's parts
+    of the limits of whole sheets; None for a crawl of one process.
     """
 
     def __init__(
@@ -57,7 +61,9 @@ class Quotas:
         store: Store,
         find: Callable[[str], HostPolicies | None],
         wall: Callable[[], float],
+        grants: Grants | None = None,
     ):
+        self.grants = grants
         self._store = store
         self._find = find
         self._wall = wall
@@ -70,16 +76,55 @@ class Quotas:
         """Return the limit that a host, whose sheets are ``found``, has reached; "" for none.
         What is no page counts against max_bytes and max_seconds only."""
         for limit in _limits(found, host, url):
-            used = self._get(limit.key)
-            if limit.reason == "max_pages":
-                is_reached = is_page and used.pages + used.in_flight >= limit.most
-            elif limit.reason == "max_bytes":
-                is_reached = used.size >= limit.most
-            else:
-                is_reached = used.began > 0 and self._wall() - used.began >= limit.most
-            if is_reached:
+            if (is_page or limit.reason != "max_pages") and self._is_reached(limit):
                 return limit.reason
         return ""
+
+    def turn(self, found: HostPolicies, host: str, url: str, *, is_page: bool = True) -> str | None:
+        """Return what `refusal` does for a page that is to be begun now; None if it must wait for
+        the other nodes to say what is left of a limit."""
+        if (reason := self.refusal(found, host, url, is_page=is_page)) or self.grants is None:
+            return reason
+        asked = [
+            self._may_begin(limit, self.grants)
+            for limit in _limits(found, host, url)
+            if limit.sheet and (is_page or limit.reason != "max_pages")
+        ]
+        return "" if all(asked) else None
+
+    def _is_reached(self, limit: _Limit) -> bool:
+        used, grants = self._get(limit.key), self.grants
+        if limit.reason == "max_seconds":
+            began = used.began
+            if limit.sheet and grants is not None:
+                grant = grants.of(limit.sheet, limit.reason, limit.most)
+                began = min(filter(None, (began, grant.began)), default=0.0)
+            return began > 0 and self._wall() - began >= limit.most
+        amount = _amount(used, limit.reason)
+        if amount >= limit.most:
+            return True
+        if not limit.sheet or grants is None:
+            return False
+        grant = grants.of(limit.sheet, limit.reason, limit.most)
+        return grant.is_spent and amount >= grant.granted
+
+    def _may_begin(self, limit: _Limit, grants: Grants) -> bool:
+        grant = grants.of(limit.sheet, limit.reason, limit.most)
+        if limit.reason == "max_seconds":
+            return grants.ask_when(grant)
+        return grants.ask(grant, self.left(grant))
+
+    def used(self, grant: Grant) -> int:
+        """Return how many pages or bytes of a grant are used, those in flight included."""
+        return _amount(self._get(quota_key("", grant.sheet)), grant.reason)
+
+    def left(self, grant: Grant) -> int:
+        """Return how much of a grant may still be used; below 0 if more was used."""
+        return min(grant.granted, grant.limit) - self.used(grant)
+
+    def began(self, sheet: str) -> float:
+        """Return when this node has begun the first page of a sheet, in epoch seconds; 0 before."""
+        return self._get(quota_key("", sheet)).began
 
     def begin(self, lease: Lease) -> None:
         """Note that a page is sent."""
@@ -94,6 +139,13 @@ class Quotas:
             if not used.began:
                 used.began = self._wall()
                 self._changed.add(key)
+                self._publish(limits, key)
+
+    def _publish(self, limits: Iterable[_Limit], key: bytes) -> None:
+        """Let all nodes know when the first page of a sheet was begun."""
+        for limit in limits:
+            if limit.key == key and limit.sheet and limit.reason == "max_seconds" and self.grants:
+                self.grants.publish(self.grants.of(limit.sheet, limit.reason, limit.most))
 
     def give_back(self, lease: Lease) -> None:
         """Note that a page goes back to its queue."""
@@ -159,6 +211,10 @@ class Quotas:
         return used
 
 
+def _amount(used: _Used, reason: str) -> int:
+    return used.pages + used.in_flight if reason == "max_pages" else used.size
+
+
 def _packed(used: _Used) -> bytes:
     return _USED.pack(used.pages, used.size, used.began)
 
@@ -170,8 +226,12 @@ def _is_page(lease: Lease) -> bool:
 
 def _limits(found: HostPolicies, host: str, url: str) -> list[_Limit]:
     policy = found.of(url)
+    is_shared = policy.quota == "sheet"
     return [
-        _Limit(reason, most, quota_key("" if policy.quota == "sheet" else host, why.sheet))
+        _Limit(
+            *(reason, most, quota_key("" if is_shared else host, why.sheet)),
+            why.sheet if is_shared else "",
+        )
         for reason, most in _given(policy)
         if (why := found.why(url, reason)) is not None
     ]

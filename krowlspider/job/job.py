@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.tools.mend import MendReport
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
+    from krowlspider.frontier.quotas import Quotas
     from krowlspider.frontier.robots.fetches import Peers
     from krowlspider.frontier.robots.gate import RobotsGate
     from krowlspider.job.hooking.hooked import Hooked
@@ -316,7 +317,7 @@ class Job:
             may_fetch=None if seat is None else seat.may_fetch,
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
-            quotas=None if self.policies is None else self.policies.quotas(self.store, self.wall),
+            quotas=self._quotas(),
             on_admitted=None if self.hooks is None else self.hooks.links.note,
         )
         self._hosts = self.frontier.schedule.cache.hosts
@@ -328,6 +329,18 @@ class Job:
             self._robots_found,
             None if seat is None else seat.peers,
         )
+
+    def _quotas(self) -> Quotas | None:
+        """Return what counts against the limits of sheets; None without sheets."""
+        if self.policies is None:
+            return None
+        if self._seat is None:
+            return self.policies.quotas(self.store, self.wall)
+        from krowlspider.cluster.register.port import portion_of  # noqa: PLC0415 - for clusters
+        from krowlspider.frontier.grants import Grants  # noqa: PLC0415
+
+        grants = Grants(self.store, self.monotonic, portion_of)
+        return self.policies.quotas(self.store, self.wall, grants)
 
     def _open_archive(self, head: JobHead, undo: ExitStack) -> tuple[MendReport, Loss | None]:
         """Mend the archive and open it, and queue again what it has lost."""

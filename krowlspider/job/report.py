@@ -335,6 +335,8 @@ class WordedRows:
         counts = self._seeds[self._known(tag)]
         counts[of] += 1
         counts["seeds"] += 1
+        counts["elsewhere"] += outcome == ELSEWHERE
+        counts["invalid"] += outcome.startswith("invalid: ")
 
     def _known(self, tag: str) -> str:
         return tag if tag in self._seeds or len(self._seeds) < TAGS_MAX else _OTHER_TAGS
@@ -357,6 +359,15 @@ class WordedRows:
             rows.append((tag, *numbers, *_figures(self._fetched[tag])))
         return rows
 
+    def named_tags(self) -> list[dict[str, str | int]]:
+        """Return `tag_rows` by their names, with how many seeds of a tag are at other nodes, and
+        how many are none."""
+        rows = _named(TAG_COLUMNS, self.tag_rows())
+        for row in rows:
+            counts = self._seeds.get(str(row["tag"]), Counter())
+            row.update({name: counts[name] for name in ("elsewhere", "invalid")})
+        return rows
+
 
 def _figures(found: Fetched) -> tuple[int, int, str, str]:
     return found.pages, found.size, _time(found.first), _time(found.last)
@@ -370,7 +381,8 @@ def _time(seconds: float) -> str:
 @dataclass(frozen=True, slots=True)
 class SeedReport:
     """The first rows of seeds, how many there are in ``total``, and the rows of all tags; by the
-    names of their columns."""
+    names of their columns. Those of tags also say how many of their seeds are ``elsewhere``, at
+    other nodes, and how many lines are ``invalid``."""
 
     total: int
     seeds: list[dict[str, str | int]]
@@ -397,8 +409,8 @@ def report_seeds(
         yield None
     if worded is not None:
         yield from worded.sum_up()
-    tags = [] if worded is None else worded.tag_rows()
-    yield SeedReport(total, _named(columns, rows), _named(TAG_COLUMNS, tags))
+    tags = [] if worded is None else worded.named_tags()
+    yield SeedReport(total, _named(columns, rows), tags)
 
 
 def _named(columns: Sequence[str], rows: Iterable[Row]) -> list[dict[str, str | int]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.frontier.entry_queues import Lease
+    from krowlspider.frontier.grants import Grants
     from krowlspider.frontier.store.store import Store
     from krowlspider.policies.sheets import HostPolicies
 
@@ -30,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two checks of the file; a change takes effect after two checks.
 _INTERVAL = 1.0
-# Bytes of a file: about 200,000 sheets. Splitting it into lines holds the event loop for 0.1 s.
-SIZE_MAX = 16 * 1024 * 1024
+# Bytes of a file: 100,000 sheets with 335 bytes each.
+SIZE_MAX = 32 * 1024 * 1024
 # Errors of a file that are logged.
 _ERRORS_LOGGED = 20
 
@@ -130,10 +131,13 @@ class SitePolicies:
 
     # --- what is queued and fetched ---
 
-    def quotas(self, store: Store, wall: Callable[[], float]) -> Quotas:
-        """Return what counts the pages of limited hosts, and is asked by the other methods."""
-        self._quotas = Quotas(store, self._find, wall)
-        return self._quotas
+    def quotas(
+        self, store: Store, wall: Callable[[], float], grants: Grants | None = None
+    ) -> Quotas:
+        """Return what counts the pages of limited hosts, and is asked by the other methods.
+        ``grants`` are as in `Quotas`."""
+        self.limits = Quotas(store, self._find, wall, grants)
+        return self.limits
 
     def _find(self, host: str) -> HostPolicies | None:
         return self.of(host)
@@ -210,7 +214,7 @@ class SitePolicies:
             if reason is None:
                 if (limit := limits.get(id(policy))) is None:
                     limit = limits[id(policy)] = (
-                        self._quotas.refusal(found, host, url, is_page=is_page)
+                        self.limits.refusal(found, host, url, is_page=is_page)
                         if policy.is_limited
                         else ""
                     )
@@ -218,8 +222,9 @@ class SitePolicies:
             made.append(reason)
         return made
 
-    def refusal(self, lease: Lease) -> str:
-        """Return the reason of a sheet to drop an entry that was popped; "" for none."""
+    def refusal(self, lease: Lease) -> str | None:
+        """Return the reason of a sheet to drop an entry that was popped; "" for none, None if it
+        must wait for the other nodes."""
         host, entry = lease.host, lease.entry
         if (found := self.of(host.name)) is None:
             return ""
@@ -228,7 +233,7 @@ class SitePolicies:
             return "sheet_depth"
         refused = policy.refusal(entry.url, is_page=is_page, is_given=entry.is_seed)
         is_new = is_page and not entry.is_again
-        return refused or self._quotas.refusal(found, host.name, entry.url, is_page=is_new)
+        return refused or self.limits.turn(found, host.name, entry.url, is_page=is_new)
 
     # --- versions ---
 

@@ -26,6 +26,7 @@ from krowlspider.node.figures import (
     status_of_all,
 )
 from krowlspider.node.metrics import Processes, Reply
+from krowlspider.node.seeds import seeds_of
 from krowlspider.node.tree import DIVIDED
 from krowlspider.views.live_page import (
     as_json,
@@ -46,21 +47,21 @@ if TYPE_CHECKING:
 # Seconds for which the status of all is shown again, and between two looks at a client that waits.
 _FRESH = 1.0
 _LOOK = 1.0
-# Hosts in an answer, if the question does not say.
+# Hosts and seeds in an answer, if the question does not say.
 _HOSTS = 50
+_SEEDS = 100
 # Digits of a number that can be divided.
 _DIGITS_MAX = 15
 # Orders that hold at the process alone that gets them. All others reach each process by themselves.
 _OF_ONE = ("reload", "set")
 _NO_SNAPSHOT = "a crawl of several processes has no snapshot: stop it, and copy the whole folder"
-_NO_SEEDS = (
-    "each process has its own seeds: ask the page of one, or read reports/seeds.tsv at the end"
-)
 _NO_LIMIT = "all processes share max_pages: give another at the next start"
 _BROKEN_OFF = (
     "the process that takes the file does not answer: what it has taken by then stays queued; give"
     " the file again"
 )
+# Seconds in which each process has read its seeds: a million take about 80.
+_SEEDS_TIME = 300.0
 _NOBODY = "no process answers"
 
 
@@ -241,10 +242,14 @@ class CrawlOfAll:
         return _json(asdict(summed(msgspec.convert(found, list[CrawlForecast]))))
 
     async def _seeds(self, request: web.BaseRequest) -> web.Response:
-        """Reply without tags to the page, which asks for no rows."""
-        if request.query.get("limit") != "0":
-            return failed(HTTPStatus.CONFLICT, _NO_SEEDS)
-        return _json({"total": 0, "seeds": [], "tags": []})
+        """Reply the rows of seeds and tags of all together."""
+        question = f"seeds?{request.rel_url.raw_query_string}"
+        every = await _awaited(request, self._processes.ask_all(question, seconds=_SEEDS_TIME))
+        if (bad := next((each for each in every.values() if not each.is_good), None)) is not None:
+            return _relayed(bad)
+        if missing := [each for each in self._processes.names if each not in every]:
+            return failed(HTTPStatus.SERVICE_UNAVAILABLE, f"{', '.join(missing)}: no answer")
+        return _json(seeds_of(_good(every), int(request.query.get("limit", _SEEDS))))
 
     # --- orders ---
 

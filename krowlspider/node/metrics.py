@@ -102,10 +102,11 @@ class Processes:
         with_page = [name for name in self.names if self.url_of(name) is not None]
         return sorted(with_page, key=lambda name: self._silent.get(name, 0.0) > now)
 
-    async def ask_all(self, question: str) -> dict[str, Reply]:
-        """Return the answer of each process that has one."""
+    async def ask_all(self, question: str, *, seconds: float = _TIMEOUT) -> dict[str, Reply]:
+        """Return the answer of each process that has one within so many seconds."""
         names = list(self.names)
-        found = await asyncio.gather(*(self.ask(name, question) for name in names))
+        asked = (self._request("GET", name, question, seconds=seconds) for name in names)
+        found = await asyncio.gather(*asked)
         every = zip(names, found, strict=True)
         return {name: answer for name, answer in every if answer is not None}
 
@@ -132,12 +133,14 @@ class Processes:
         path: str,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        seconds: float = _TIMEOUT,
     ) -> Reply | None:
         if (url := self.url_of(process)) is None:
             return None
         place = url + path if path.startswith("/") else f"{url}/api/v1/{path}"
         try:
-            found = await asked(place, method=method, body=body, headers=headers)
+            found = await asked(place, method=method, body=body, headers=headers, seconds=seconds)
         except TimeoutError:
             self._silent[process] = time.monotonic() + _SILENT
             return None

@@ -67,11 +67,6 @@ class Absence(NamedTuple):
         """Return whether it was missing at its last answer alone: its site may be broken."""
         return self.state is State.MISSING and self.answers < CONFIRMED
 
-    @property
-    def is_moved(self) -> bool:
-        """Return whether its target stands for the page."""
-        return self.state is State.MOVED and self.answers >= CONFIRMED
-
     def is_dropped(self, now: float) -> bool:
         """Return whether the page is forgotten by the schedule. The archive keeps it."""
         old = now - self.since >= DROPPED_AFTER

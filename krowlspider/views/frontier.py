@@ -107,6 +107,7 @@ def one_host(view: HostView) -> str:
             f" fetched {_moment(known.fetched)}, expires {_moment(known.expires)}"
         )
         lines += [f"terms    {term}" for term in known.terms]
+    lines += [f"terms    {term}" for term in view.terms]
     lines += [f"policy   {line}" for line in view.sheets]
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
 

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 HOSTS = [f"h{number}.test" for number in range(30)]
+# Hosts of a sheet with a limit, of which each node has some.
+FEW = [f"few{number}.test" for number in range(12)]
+LIMIT = 40
 PAGES = 12
 # Seconds: about 40 requests a second.
 DELAY = 0.7
@@ -27,18 +30,21 @@ UNDER_WAY = 2.0
 
 
 def sheet(exclude: str) -> str:
-    return f'[[sheet]]\nname = "all"\nmatch = ["test,"]\nexclude = ["{exclude}"]\n'
+    few = f'name = "few"\nmatch = {FEW}\nmax_pages = {LIMIT}\nquota = "sheet"\n'
+    every = f'name = "all"\nmatch = ["test,"]\nexclude = ["{exclude}"]\n'
+    return f"[[sheet]]\n{every}[[sheet]]\n{few}"
 
 
 def test_an_order_of_one_node_holds_at_all_while_hosts_move(tmp_path: Path) -> None:
-    """The third node, with an older file, joins at that moment."""
+    """The third node, with an older file, joins at that moment. A limit for a sheet as a whole
+    holds for all three together."""
     links = anchors(*(f"/{kind}/{at}" for at in range(PAGES) for kind in ("yes", "no")))
     files = {node: tmp_path / f"{node}.toml" for node in "abc"}
     for node, file in files.items():
         file.write_text(sheet("/older/" if node == "c" else "/never/"))
     os.utime(files["c"], (1e9, 1e9))
     with MockWeb(spec=[ROBOTS, page("/", links), page("^/", "leaf")]) as web:
-        seeds = [web.url(host) for host in HOSTS]
+        seeds = [web.url(host) for host in HOSTS + FEW]
         with Cluster(tmp_path / "cluster", web, seeds, KROWL_DELAY_MIN=DELAY) as cluster:
             crawls = {node: cluster.start(node, KROWL_POLICIES=files[node]) for node in "ab"}
             cluster.until(lambda: all(len(cluster.entries(node)) > 40 for node in "ab"))
@@ -51,7 +57,11 @@ def test_an_order_of_one_node_holds_at_all_while_hosts_move(tmp_path: Path) -> N
             )
             ordered = time.monotonic()
             cluster.wait_all()
-            entries = cluster.entries()
+            every = cluster.entries()
+    few = [entry for entry in every if entry.host.startswith("few")]
+    assert len({entry.url for entry in few}) == len(few) == LIMIT
+    assert len({entry.ua for entry in few}) == 3
+    entries = [entry for entry in every if entry not in few]
     assert "the file of this node is older than the sheets" in crawls["c"].log
     fetched = Counter(entry.path.split("/")[1] for entry in entries)
     assert fetched["yes"] == len(HOSTS) * PAGES

@@ -13,8 +13,10 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import quote
 
 import pytest
 
@@ -353,6 +355,10 @@ def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
     for found in (json.loads(text), said["total"]):
         for name in ("pages", "hosts"):
             assert found["whole"][name] == said["p1"]["whole"][name] + said["p2"]["whole"][name]
+    # The captures of both processes, one with the URL.
+    [captured] = ask(f"{page_of(crawl.jobdir)}/cdx?url={quote(url)}")[1].splitlines()
+    names = {file.name for each in crawl.folders for file in (each / "warc").iterdir()}
+    assert json.loads(captured[captured.index("{") :])["filename"] in names
     assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast?target=x")[0] == 400
     assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast") == (200, "null")
 
@@ -525,6 +531,21 @@ def posted(url: str, body: bytes) -> int:
     return status
 
 
+def question(crawl: NodeCrawl, what: str) -> Any:
+    """Ask the API of all processes."""
+    status, text = ask((crawl.jobdir / "live-page").read_text().strip() + f"/api/v1/{what}")
+    return json.loads(text) if status == 200 else None
+
+
+def live_tags(crawl: NodeCrawl) -> dict[str, dict[str, int]]:
+    """The counts of each tag that are not 0; nothing while a process is not ready."""
+    if not (crawl.jobdir / "live-page").exists():
+        return {}
+    tags = (question(crawl, "seeds?limit=0") or {"tags": []})["tags"]
+    names = ("seeds", "done", "limited", "failed", "waiting", "other", "pages", "invalid")
+    return {row["tag"]: {name: row[name] for name in names if row[name]} for row in tags}
+
+
 @pytest.mark.slow
 def test_seeds_keep_their_words_at_all_processes(tmp_path: Path) -> None:
     """Depth and tag go with what is found on a domain of another process. Each counts its own
@@ -537,14 +558,35 @@ def test_seeds_keep_their_words_at_all_processes(tmp_path: Path) -> None:
         page("^/1$", anchors("/2")),
         page("^/2$", anchors("/3")),
         page("^/3$", "too deep"),
+        page("/4", "", status=404),
+        page("/slow", "x", latency=15),
     ]
     with MockWeb(spec=spec) as web:
         lines = [
             f'{web.url("wide.test")}\t{{"tag": "wide", "depth": 2}}',
             f'{web.url("near.test")}\t{{"tag": "near", "depth": 0}}',
+            *(f'{web.url(f"{n}.test", "/4")}\t{{"tag": "none"}}' for n in range(6)),
+            "no seed",
         ]
-        crawl = node_crawl(web, tmp_path, 2, lines)
-        crawl.run()
+        slow = web.url("slow.test", "/slow")
+        crawl = node_crawl(web, tmp_path, 2, [*lines, f'{slow}\t{{"tag": "slow"}}'])
+        crawl.start()
+        # Before the slow one ends.
+        crawl.wait_until(
+            lambda: (
+                live_tags(crawl)
+                == {
+                    "": {"seeds": 1, "failed": 1, "invalid": 1},
+                    "near": {"seeds": 1, "limited": 1, "pages": 1},
+                    "none": {"seeds": 6, "failed": 6, "pages": 6},
+                    "slow": {"seeds": 1, "waiting": 1},
+                    "wide": {"seeds": 1, "limited": 1, "pages": 17},
+                }
+            )
+        )
+        row = question(crawl, "seeds?tag=wide")["seeds"][0]
+        assert (row["outcome"], row["pages"]) == ("limited: depth", 17)
+        crawl.wait()
         assert crawl.ends == ["finished"]
         asked = sorted((entry.host.partition(":")[0], entry.path) for entry in pages(web.log()))
         more = tmp_path / "more.txt"
@@ -553,7 +595,11 @@ def test_seeds_keep_their_words_at_all_processes(tmp_path: Path) -> None:
         crawl.run()
         assert crawl.ends == ["finished"]
     assert asked == sorted(
-        [("wide.test", "/"), ("near.test", "/"), *((name, f"/{n}") for name in far for n in (1, 2))]
+        [
+            *(("wide.test", "/"), ("near.test", "/"), ("slow.test", "/slow")),
+            *((f"{n}.test", "/4") for n in range(6)),
+            *((name, f"/{n}") for name in far for n in (1, 2)),
+        ]
     )
     reports = crawl.jobdir / "reports"
     names, *rows = (row.split("\t") for row in (reports / "seeds.tsv").read_text().splitlines())
@@ -562,13 +608,45 @@ def test_seeds_keep_their_words_at_all_processes(tmp_path: Path) -> None:
         ("limited: depth", "wide", "17"),
         ("limited: depth", "near", "1"),
     ]
-    assert {row["outcome"] for row in found[2:]} == {"done"}
+    ends = Counter(row["outcome"] for row in found[2:])
+    assert ends == {"done": 13, "failed: status 404": 6, "invalid: whitespace inside": 1}
     names, *rows = (row.split("\t") for row in (reports / "tags.tsv").read_text().splitlines())
     assert {row[0]: row[names.index("pages")] for row in rows if row[0]} == {
         "wide": "17",
         "near": "1",
+        "none": "6",
+        "slow": "1",
     }
     # What was found from the wide seed is at both processes.
     shown = [text_of(crawl, "frontier", "--pages", folder=each) for each in crawl.folders]
     stored = [[json.loads(line) for line in text.splitlines()] for text in shown]
     assert [{row.get("tag") for row in some} >= {"wide"} for some in stored] == [True, True]
+
+
+def test_a_limit_of_a_sheet_is_of_all_processes(tmp_path: Path) -> None:
+    """One of them is killed meanwhile, and then all: pages that were not committed count once."""
+    hosts = [f"site{number}.test" for number in range(8)]
+    sheets = tmp_path / "policies.toml"
+    sheets.write_text(
+        f'[[sheet]]\nname = "few"\nmatch = {hosts}\nmax_pages = 20\nquota = "sheet"\n'
+    )
+    many = anchors(*(f"/p{number}" for number in range(10)))
+    with MockWeb(
+        spec=[page("/robots.txt", "", status=404), page("/", many), page("^/p", "x")]
+    ) as web:
+
+        def asked() -> set[str]:
+            return {entry.url for entry in pages(web.log())}
+
+        seeds = [web.url(host) for host in hosts]
+        crawl = node_crawl(web, tmp_path, 2, seeds, KROWL_POLICIES=sheets).start()
+        crawl.wait_until(lambda: len(asked()) >= 5)
+        os.kill(crawl.pid("p1"), signal.SIGKILL)
+        crawl.wait_until(lambda: len(asked()) >= 12)
+        crawl.kill()
+        last = node_crawl(web, tmp_path, 2, seeds, KROWL_POLICIES=sheets).run()
+        done = asked()
+    assert last.ends == ["finished"]
+    assert sum(frontier_view(folder)["done"] for folder in last.folders) == 20
+    # A page that was in flight at a kill may not have been asked for again.
+    assert 20 <= len(done) <= 24

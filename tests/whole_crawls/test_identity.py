@@ -381,6 +381,7 @@ def test_a_site_lets_the_signed_crawl_in_and_no_forged_one(
 
 def test_a_price_is_recorded_and_a_host_with_nothing_else_put_off(tmp_path: Path) -> None:
     """Each page is asked for once, and nothing is paid. A host with free pages too goes on."""
+    terms = {"Content-Usage": "train-ai=n", "Link": '</rsl.xml>; rel="license"'}
     priced = {"status": 402, "headers": {"Crawler-Price": "USD 0.01"}}
     spec = [
         page("/robots.txt", "", status=404),
@@ -388,7 +389,7 @@ def test_a_price_is_recorded_and_a_host_with_nothing_else_put_off(tmp_path: Path
         {"host": "^dear", "path": "^/", **priced},
         page("/", anchors(*(f"/{number}" for number in range(20))), host="^mixed"),
         {"host": "^mixed", "path": "^/.*[02468]$", "status": 402, "body": "pay"},
-        page("^/", "free", host="^mixed"),
+        {**page("^/", "free", host="^mixed"), "headers": terms},
     ]
     crawl, log = crawled(tmp_path, spec, "dear.test/", "mixed.test/")
     urls = sorted(f"{entry.host.partition(':')[0]}{entry.path}" for entry in log)
@@ -414,4 +415,9 @@ def test_a_price_is_recorded_and_a_host_with_nothing_else_put_off(tmp_path: Path
         "host\tlast price\tanswers 402",
         f"{mixed}\t\t10",
         f"{dear}\tUSD 0.01\t5",
+    ]
+    seen = scrapy("frontier", crawl.jobdir, "--host", mixed).stdout.decode().splitlines()
+    assert [line.partition(" (")[0] for line in seen if line.startswith("terms")] == [
+        "terms    Content-Usage: train-ai=n",
+        'terms    Link: </rsl.xml>; rel="license"',
     ]

@@ -141,11 +141,16 @@ class RegisterKeys:
 
 # The key with the number of pages that all nodes have taken.
 PAGES = "pages"
-# A portion is this part of the budget, and at most so many pages.
+# A portion is this part of a limit, and at most so many pages.
 _PART = 200
 _MOST = 500
 # Seconds between two looks, and before the next try after a refusal: others may give pages back.
 _AGAIN = 1.0
+
+
+def portion_of(most: int, limit: int) -> int:
+    """Return how much of a limit a node takes in advance at a time, ``most`` at most."""
+    return max(1, min(most, limit // _PART))
 
 
 async def pages_taken(keys: SharedKeys) -> int:
@@ -169,7 +174,7 @@ class Allowance:
     def __init__(self, keys: SharedKeys, limit: int, *, again: float = _AGAIN) -> None:
         self._keys = keys
         self._limit = limit
-        self._portion = max(1, min(_MOST, limit // _PART))
+        self._portion = portion_of(_MOST, limit)
         self._again = again
         self.pages_left = 0
         self.spent = False

@@ -183,7 +183,7 @@ def forget_host(store: Store, name: str, remove_filter: Callable[[], None]) -> t
         give_back(store, name, host.queue.done, batch)
     own = (
         *(schema.deferred_key, schema.host_key, schema.hold_key),
-        *(schema.trust_key, schema.hints_key),
+        *(schema.trust_key, schema.hints_key, schema.terms_key),
     )
     learnt = (schema.soft_not_found_key(name), schema.demand_key(name), schema.DEMAND)
     # Without the sum, the next start adds up the demands of the hosts.

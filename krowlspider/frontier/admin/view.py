@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from krowlspider.errors import counted, duration
 from krowlspider.frontier.admin.edit import UnknownHostError, hosts_named
 from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.header_terms import terms_of
 from krowlspider.frontier.hosts.host import (
     AWAITING_ROBOTS,
     CALLED,
@@ -187,7 +188,8 @@ class HostView:
 
     ``crawl_delay`` is in seconds. ``throttling`` counts doublings of the delay, ``holds`` the times
     that it held the event loop, ``retries`` the entries that wait for another try. ``price`` is the
-    last one that it has asked for, in ``priced`` answers 402. ``queue`` and ``poison`` have the
+    last one that it has asked for, in ``priced`` answers 402. ``terms`` are what headers of its
+    pages say about their use, each with the first such page. ``queue`` and ``poison`` have the
     first entries; ``poisoned`` counts all poison. ``sheets`` has a line for each key that a sheet
     decides, as in `Policies.explained`.
     """
@@ -202,6 +204,7 @@ class HostView:
     poisoned: int
     price: str
     priced: int
+    terms: list[str]
     robots: list[RobotsRow]
     queue: list[EntryRow]
     poison: list[EntryRow]
@@ -264,6 +267,7 @@ def view_of(
         poisoned=len(poison),
         price=price,
         priced=priced,
+        terms=terms_of(store, host.name),
         robots=list(_robots(store, host.name)),
         queue=queue[:most],
         poison=poison[:most],

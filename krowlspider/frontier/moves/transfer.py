@@ -81,6 +81,7 @@ def give_up(
         _delete_robots(frontier, name, batch)
         batch.delete(schema.trust_key(name))
         batch.delete(schema.hints_key(name))
+        frontier.header_terms.forget(name, batch)
         batch.delete(schema.soft_not_found_key(name))
         _delete_demand(frontier, name, batch)
         if frontier.quotas is not None:

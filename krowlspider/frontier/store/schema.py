@@ -40,6 +40,8 @@ key                          value
 ``x`` sequence               entries that one commit removed while that file was open: msgpack, see
                              ``OpenWarcNote``
 ``y``                        present while a person has paused the crawl: empty
+``z``                        what the URLFrontier service keeps of URLs and queues, see
+                             ``krowlspider/rpc/urlfrontier/records.py``
 ``C``                        counts of the answers to pages and of seeds: JSON ``{name: number}``
 ``D`` URL                    a seed, or a URL at which one goes on: JSON ``[outcome, status,
                              location]``; empty while it is queued
@@ -57,6 +59,8 @@ key                          value
                              ``SeedLimits``; ``key`` as in ``V``
 ``M`` key                    the words of a seed: JSON, see ``WordedSeeds``; ``key`` as in ``V``
 ``N`` key                    what was fetched from a seed with words: JSON, as ``M``
+``O`` host                   what its pages say by headers about their use, see ``HeaderTerms``:
+                             JSON ``{term: URL}``
 ``P`` host ``00`` identity   the row of a page that was fetched, see ``PageRow.encode``
 ``Q``                        the pass over these rows, see ``RecrawlPass``: JSON
 ``R`` host                   what the validators of a host are worth, see ``Trust``
@@ -71,6 +75,7 @@ key                          value
 ``X`` host                   texts into which its pages have changed, see ``SoftNotFound``
 ``Y`` host ``00`` sheet      what the host has used of the limits of a sheet, see ``Quotas``: pages,
                              bytes and epoch seconds; without a host, what all of the sheet have
+``Z`` limit ``00`` sheet     what this node may use of a limit of all nodes, see ``Grants``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -119,7 +124,9 @@ LOAD = b"v"
 OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
+SERVED = b"z"
 OUTCOMES = b"C"
+TERMS = b"O"
 PRICES = b"K"
 SEED = b"D"
 SEED_LINE = b"E"
@@ -141,6 +148,7 @@ SEED_NAME = b"V"
 HINTS = b"W"
 SOFT_NOT_FOUND = b"X"
 QUOTA = b"Y"
+GRANT = b"Z"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -235,6 +243,14 @@ def soft_not_found_key(host: str) -> bytes:
 
 def quota_key(host: str, sheet: str) -> bytes:
     return b"Y%b\0%b" % (host.encode(), sheet.encode())
+
+
+def terms_key(host: str) -> bytes:
+    return TERMS + host.encode()
+
+
+def grant_key(sheet: str, reason: str) -> bytes:
+    return GRANT + b"%b\0%b" % (reason.encode(), sheet.encode())
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:

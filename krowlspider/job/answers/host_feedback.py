@@ -35,7 +35,7 @@ from krowlspider.politeness.delay import (
     longest_retry_after,
 )
 from krowlspider.urls.canonical import authority_of
-from krowlspider.urls.page.headers import price_in, value_of, values_of
+from krowlspider.urls.page.headers import price_in, terms_in, value_of, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -261,6 +261,7 @@ class HostFeedback:
         self._addresses = frontier.schedule.shares.addresses
         self._queues = frontier.queues
         self._outcomes = frontier.outcomes
+        self._header_terms = frontier.header_terms
         self._now = frontier.now
         self._outages = outages
         self._rule = rule
@@ -278,6 +279,8 @@ class HostFeedback:
             location = value_of(headers, b"Location") if 300 <= status < 400 else None
             media_type = value_of(headers, b"Content-Type")
             lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
+            if terms := terms_in(headers):
+                self._header_terms.note(in_flight.host.name, terms, in_flight.url)
         is_robots = in_flight.robots_fetch is not None
         charge = charge_of_answer(status, is_robots=is_robots)
         if charge is Charge.THROTTLING:

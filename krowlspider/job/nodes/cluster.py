@@ -185,6 +185,7 @@ class Cluster:
         self.keys = RegisterKeys(register, cluster)
         # The sheets, which may have megabytes, are in no list of the cluster's keys.
         self.policy_keys = RegisterKeys(register, f"{cluster}:policies")
+        self.limit_keys = RegisterKeys(register, f"{cluster}:limits")
         self.signals = Signals(self.keys)
         delay = settings.getfloat("KROWL_TAKEOVER_DELAY")
         self._service = service_in(register, cluster, own, self._ttl)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.transport.posts import Plain
     from krowlspider.job.meters import Meters
     from krowlspider.job.nodes.leaving import CrawlPort
+    from krowlspider.job.nodes.sheet_limits import SheetLimits
     from krowlspider.job.site_policies import SitePolicies
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,8 @@ class Node:
         self.allowance = Allowance(cluster.keys, pages) if pages else None
         # Messages in the inbox at the last look; -1 while it is not known.
         self.inbox_length = -1
+        # What sheets allow all nodes together; None without sheets.
+        self._limits: SheetLimits | None = None
         self._heartbeats = Heartbeats(
             cluster.membership,
             is_idle=self._is_idle,
@@ -333,7 +336,7 @@ class Node:
         await signals.refuse_stop(self.cluster.name)
         tasks.start(signals.run(on_signal))
         if policies is not None:
-            await self._share(policies)
+            await self._share(policies, crawl)
         await self.cluster.join(tasks)
         self.joined = True
         self.owners_settled.set()
@@ -345,15 +348,19 @@ class Node:
             tasks.start(self.allowance.run(crawl.wake, wanted=self._wants_pages))
         tasks.start(self._await_orders())
 
-    async def _share(self, policies: SitePolicies) -> None:
+    async def _share(self, policies: SitePolicies, crawl: CrawlPort) -> None:
         """Use the newest sheets of the cluster before anything is fetched, and from then on."""
         # Crawls without sheets do not load it.
         from krowlspider.job.nodes.shared_policies import SharedPolicies  # noqa: PLC0415
+        from krowlspider.job.nodes.sheet_limits import SheetLimits  # noqa: PLC0415
 
         shared = SharedPolicies(self.cluster.policy_keys, policies, self.own, time.time)
         with suppress(UnansweredError):
             await shared.agree()
         self._tasks.start(shared.run())
+        if policies.limits.grants is not None:
+            self._limits = SheetLimits(self.cluster.limit_keys, policies.limits)
+            self._tasks.start(self._limits.run(crawl.wake))
 
     def _wants_pages(self) -> bool:
         # While this node waits for the seeds of others, they may need its part of the page limit.
@@ -443,6 +450,8 @@ class Node:
             await self._tasks.end()
             if self.allowance is not None:
                 await self.allowance.close(over=self.over)
+            if self._limits is not None:
+                await self._limits.close()
             await self.cluster.leave(self._heartbeats, joined=self.joined)
         await self.cluster.close()
 

@@ -250,6 +250,33 @@ def price_in(headers: Mapping[bytes, list[bytes]]) -> str:
     return "".join(filter(str.isprintable, value[:PRICE_MAX].decode("ascii", "ignore"))).strip()
 
 
+# Characters of a term that are kept, and licences that are read.
+_TERM_MAX = 300
+_LICENCES_MAX = 5
+
+
+def terms_in(headers: Mapping[bytes, list[bytes]]) -> list[str]:
+    """Return what an answer says about the use of its page: each Content-Usage of IETF AIPREF, and
+    the links to licences (RFC 8288, as of RSL), as `Link: <URL>; rel="license"`. Only what is
+    printable is kept."""
+    found = [
+        f"Content-Usage: {value.decode('latin-1')}"
+        for value in values_of(headers, b"Content-Usage")
+    ]
+    if any(b"license" in value.lower() for value in values_of(headers, b"Link")):
+        links = _links(value.decode("latin-1") for value in values_of(headers, b"Link"))
+        licences = [
+            (href, parameters.get("type", ""))
+            for href, parameters in links
+            if "license" in parameters.get("rel", "").lower().split()
+        ]
+        found += [
+            f'Link: <{href}>; rel="license"' + (f'; type="{kind}"' if kind else "")
+            for href, kind in licences[:_LICENCES_MAX]
+        ]
+    return ["".join(filter(str.isprintable, text))[:_TERM_MAX].strip() for text in found]
+
+
 def escape_octets(value: bytes) -> str:
     """Return a header's value with its non-ASCII bytes percent-encoded, as browsers read URLs."""
     return _NON_ASCII.sub(lambda found: b"%" + found[0].hex("%").upper().encode(), value).decode(

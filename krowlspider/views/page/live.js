@@ -326,7 +326,7 @@ async function showHost(name) {
   try {
     const found = await ask("host", { name });
     const robots = found.robots.flatMap((each) => [
-      `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`, ...each.terms]);
+      `${each.authority}/robots.txt: ${each.ruling}, status ${each.status}`, ...each.terms]).concat(found.terms);
     if (found.priced) {
       robots.push(`price: ${found.price || "not named"}, ${found.priced} answers 402`);
     }
@@ -462,7 +462,7 @@ async function refreshTags() {
     const found = await ask("seeds", { limit: 0 });
     if (found.tags.length) showTags(found.tags);
   } catch {
-    // Several processes have no common table of seeds.
+    // A process may be starting again.
   }
   setTimeout(refreshTags, TAGS_EACH);
 }

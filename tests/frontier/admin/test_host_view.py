@@ -12,14 +12,17 @@ from krowlspider.errors import duration
 from krowlspider.frontier.admin.edit import UnknownHostError
 from krowlspider.frontier.admin.view import HostView, view_host
 from krowlspider.frontier.entry import Entry
+from krowlspider.frontier.header_terms import terms_of
 from krowlspider.frontier.hosts.host import Health, Host
 from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.hosts.table import SchedulingState
+from krowlspider.frontier.moves.transfer import forget_now
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import poison_prefix
 from krowlspider.frontier.store.store import put
 from krowlspider.politeness.delay import DelayPolicy, HostRate, SiteDelays
 from krowlspider.politeness.robots import RobotsRecord, Ruling
+from krowlspider.urls.page import headers
 from krowlspider.urls.robots_groups import TERMS_BYTES, terms_in
 from krowlspider.views.frontier import one_host
 from tests.frontier.conftest import RULE, World
@@ -287,6 +290,54 @@ def test_its_terms_and_prices_are_shown(open_store: Callable[[], Store]) -> None
     assert not [
         line for line in one_host(other).splitlines() if line.startswith(("terms ", "price "))
     ]
+
+
+def test_terms_in_headers_are_kept_until_the_host_is_forgotten(
+    open_store: Callable[[], Store],
+) -> None:
+    """The first ten different ones, each with its first URL."""
+    world = World(open_store)
+    world.add("http://a.test/", "http://b.test/")
+    kept = world.frontier.header_terms
+    kept.note("a.test", ["Content-Usage: train-ai=n"], "http://a.test/1")
+    world.commit()
+    world.restart()
+    kept = world.frontier.header_terms
+    kept.note("a.test", ["Content-Usage: train-ai=n"], "http://a.test/2")
+    for number in range(20):
+        kept.note("a.test", [f"Link: </{number}>"], "http://a.test/" + "3" * 1000)
+    world.commit()
+    view = view_host(world.store, "a.test", RULE, NOW, most=10)
+    assert view.terms[0] == "Content-Usage: train-ai=n (by a header of http://a.test/1)"
+    assert len(view.terms) == 10
+    assert max(map(len, view.terms)) < 350
+    assert f"terms    {view.terms[0]}" in one_host(view).splitlines()
+    assert view_host(world.store, "b.test", RULE, NOW, most=10).terms == []
+    forget_now(world.frontier, "a.test")
+    assert terms_of(world.store, "a.test") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "terms"),
+    [
+        (
+            b"Content-Usage",
+            [b"train-ai=n", b"search=y\x1b"],
+            ["Content-Usage: train-ai=n", "Content-Usage: search=y"],
+        ),
+        (
+            b"Link",
+            [b'<https://a.test/l>; rel="License"; type="application/rsl+xml", </b>; rel=next'],
+            ['Link: <https://a.test/l>; rel="license"; type="application/rsl+xml"'],
+        ),
+        (b"Link", [b"</license>; rel=next"], []),
+        (b"Link", [b"<" + b"a" * 1000 + b">; rel=license"], ["Link: <" + "a" * 293]),
+        (b"Link", [b"</l>; rel=license," * 50], ['Link: </l>; rel="license"'] * 5),
+        (b"License", [b"/l"], []),
+    ],
+)
+def test_terms_are_read_from_headers(name: bytes, values: list[bytes], terms: list[str]) -> None:
+    assert headers.terms_in({name: values}) == terms
 
 
 def test_only_the_start_of_a_long_robots_txt_has_terms() -> None:
