@@ -26,7 +26,7 @@ FUZZ := .cache/fuzz/requirements.stamp
 JOBDIR ?= jobs/default
 export SEEDS CONTACT JOBDIR PROCESSES
 
-.PHONY: help setup crawl crawl-arguments demo test test-slow fuzz check docs bench
+.PHONY: help setup crawl crawl-arguments demo test test-slow fuzz check docs proto bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,6 +69,10 @@ check: $(DEV) ## ruff and mypy
 docs: $(DEV) ## docs/settings.md and docs/metrics.md, from the code
 	@$(BIN)/python -m tests.support.settingsdoc
 	@$(BIN)/python -m tests.support.metricsdoc
+
+proto: $(DEV) ## the modules of krowlspider/rpc/generated, from deploy/proto; needs grpcio-tools
+	$(BIN)/python -m grpc_tools.protoc -I krowlspider/rpc/generated=deploy/proto \
+		--python_out=. --pyi_out=. --grpc_python_out=. deploy/proto/*.proto
 
 bench: $(BENCH) ## measure the parts, and whole crawls beside other crawlers; an hour
 	@$(BIN)/python -m bench $(ARGS)

@@ -18,6 +18,7 @@ from scrapy.utils.asyncio import create_looping_call
 from krowlspider.engine.control import Control
 from krowlspider.job.crawls import crawl_of, job_of
 from krowlspider.job.monitoring.access import CONTROL_TOKEN, Secret
+from krowlspider.job.parts import warc_folder
 from krowlspider.job.status import figures_wanted
 from krowlspider.views.ordering import Ordering
 
@@ -38,6 +39,8 @@ _MINUTE = 60.0
 KEPT = 420
 # Seconds after which the file is written again.
 _WRITE_EACH = 60.0
+# The part of a core that CDX queries take together: the rest is the crawl's.
+_CDX_SHARE = 0.1
 # What a sample has: epoch seconds, then the figures.
 FIELDS = (
     "time",
@@ -138,14 +141,24 @@ class LivePage:
 
     def _routes(self) -> dict[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.views.live_page import index_now_routes, routes  # noqa: PLC0415
+        from krowlspider.archive.open_index import WriterLines  # noqa: PLC0415
+        from krowlspider.cdx.archives import Archives  # noqa: PLC0415
+        from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
+        from krowlspider.views.live_page import HEADERS, index_now_routes, routes  # noqa: PLC0415
+        from krowlspider.views.rows import rows_routes  # noqa: PLC0415
 
         orders = partial(Ordering, self._crawler)
         made = routes(self._control, self._history.samples, orders, self._token.text)
-        if self._crawler.settings.getbool("KROWL_INDEXNOW"):
-            crawl = crawl_of(self._crawler)
+        crawl, settings = crawl_of(self._crawler), self._crawler.settings
+        made |= rows_routes(lambda: crawl.job.store, self._token.text)
+        if settings.getbool("KROWL_ARCHIVE"):
+            folder = warc_folder(settings, crawl.job.folder.path)
+            writer = crawl.job.archive
+            archives = Archives([folder], lambda _: WriterLines(lambda: writer.open_lines))
+            made |= CdxRoute(archives, HEADERS, _CDX_SHARE).routes()
+        if settings.getbool("KROWL_INDEXNOW"):
             made |= index_now_routes(lambda: crawl.index_now)
-        if self._crawler.settings.getbool("KROWL_CONTROL_MCP"):
+        if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415 - most crawls have none
 
             made |= tool_route(made, self._token.text)

@@ -402,6 +402,7 @@ EXTENSIONS_BASE = {
     "krowlspider.extensions.telnet.TelnetConsole": 0,
     "krowlspider.extensions.live_page.LivePage": 0,
     "krowlspider.extensions.cluster_orders.ClusterOrders": 0,
+    "krowlspider.extensions.rpc.Rpc": 0,
     "scrapy.extensions.memusage.MemoryUsage": 0,
     "scrapy.extensions.memdebug.MemoryDebugger": 0,
     "scrapy.extensions.closespider.CloseSpider": 0,
@@ -452,6 +453,16 @@ KROWL_CONTROL_TOKEN_FILE: Annotated[str, checks.file_of_secret] = ""
 # True: programs that use tools, such as assistants, watch and steer the crawl by the Model Context
 # Protocol, at /mcp of the live page. Without the token they only watch.
 KROWL_CONTROL_MCP: bool = False
+# HOST:PORT at which programs watch and steer the crawl by gRPC, 127.0.0.1:50051; port 0: any free
+# one. Each call needs the token. It needs the live page and the extra grpc. Empty: not served.
+KROWL_GRPC: Annotated[str, checks.grpc_address] = ""
+# Files in PEM: certificate and private key of that server, for TLS. Without them it listens at a
+# loopback address alone.
+KROWL_GRPC_CERT: Annotated[str, checks.file_or_none] = ""
+KROWL_GRPC_KEY: Annotated[str, checks.file_or_none] = ""
+# File in PEM of the authority that has signed the certificate of each client, which then needs one
+# besides the token (mTLS).
+KROWL_GRPC_CLIENT_CA: Annotated[str, checks.file_or_none] = ""
 
 # --- Notices --------------------------------------------------------------------------------------
 

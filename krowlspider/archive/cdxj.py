@@ -218,6 +218,11 @@ class LineMaker:
         self._url, self._id = url, fields.get("WARC-Record-ID")
         return [] if finished is None else [finished]
 
+    @property
+    def unfinished(self) -> str | None:
+        """The line of the last record, which the next one may change."""
+        return self._line
+
     def end(self) -> list[str]:
         """Return the line that is not finished yet."""
         line, self._line = self._line, None

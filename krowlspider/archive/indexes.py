@@ -8,7 +8,6 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
-from itertools import takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, BinaryIO
@@ -43,6 +42,10 @@ FileDamage = Callable[[Path, RecordError], object]
 _OF_DAMAGED = 1_000_000_000
 # Files merged at a time, below the 1,024 that a process may have open. More are merged in parts.
 MERGED_AT_ONCE = 200
+# Bytes of an index that are read at a time.
+LINES_AT_ONCE = 64 * 1024
+# Bytes that are read in one step of a search: about two lines.
+_STEP = 1024
 
 
 class Indexes(Struct, frozen=True):
@@ -252,23 +255,71 @@ def lines_with(index: Path, beginning: str) -> Iterator[IndexLine]:
     :raises OSError: the index cannot be read
     """
     wanted = beginning.encode()
+    yield from parsed_lines(index, lines_between(index, wanted, wanted + _AFTER_ALL))
+
+
+def lines_between(
+    index: Path, begin: bytes, end: bytes, at_once: int = LINES_AT_ONCE
+) -> Iterator[bytes]:
+    """Yield the lines of a sorted index from ``begin`` to before ``end``, by their bytes.
+
+    About ``at_once`` bytes are read at a time, and the index is closed in between: very many can be
+    read side by side. Raises OSError.
+    """
+    offset = None
+    while True:
+        with index.open("rb") as file:
+            if offset is None:
+                offset = _offset_in(file, begin)
+            file.seek(offset)
+            lines = file.readlines(at_once)
+        for line in lines:
+            if line >= end:
+                return
+            yield line
+        if not lines:
+            return
+        offset += sum(map(len, lines))
+
+
+def offset_of(index: Path, begin: bytes) -> int:
+    """Return where the first line of a sorted index begins that is not before ``begin``; the size
+    of the index without one. Raises OSError."""
     with index.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        first = bisect_left(range(size), wanted, key=lambda at: _line_from(file, at))
-        _seek_line(file, first)
-        yield from parsed_lines(index, takewhile(lambda line: line.startswith(wanted), file))
+        return _offset_in(file, begin)
 
 
-def _line_from(file: BinaryIO, offset: int) -> bytes:
-    _seek_line(file, offset)
-    return file.readline() or _AFTER_ALL
+def line_at(index: Path, offset: int) -> bytes:
+    """Return the first line that begins at ``offset`` or after it; empty without one."""
+    with index.open("rb") as file:
+        return _line_from(file.fileno(), offset)[1]
 
 
-def _seek_line(file: BinaryIO, offset: int) -> None:
-    """Go to the first line that begins at ``offset`` or after it."""
-    file.seek(max(offset - 1, 0))
-    if offset:
-        file.readline()
+def _offset_in(file: BinaryIO, begin: bytes) -> int:
+    descriptor = file.fileno()
+    size = os.fstat(descriptor).st_size
+
+    def line(offset: int) -> bytes:
+        return _line_from(descriptor, offset)[1] or _AFTER_ALL
+
+    return _line_from(descriptor, bisect_left(range(size), begin, key=line))[0]
+
+
+def _line_from(descriptor: int, offset: int) -> tuple[int, bytes]:
+    """Return where the first line begins that begins at ``offset`` or after it, and that line;
+    the size of the file and nothing without one."""
+    start = max(offset - 1, 0)
+    content = b""
+    while True:
+        more = os.pread(descriptor, _STEP, start + len(content))
+        content += more
+        begin = content.find(b"\n") + 1 if offset else 0
+        end = content.find(b"\n", begin)
+        if more and (end == -1 or (offset and not begin)):
+            continue
+        if offset and not begin:
+            return start + len(content), b""
+        return start + begin, content[begin : end + 1] if end != -1 else content[begin:]
 
 
 def original_of(

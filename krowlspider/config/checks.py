@@ -39,7 +39,7 @@ _PORT_MAX = 65_535
 # Schemes of feeds that are files.
 _FILES = frozenset({"", "file"})
 # The module that Scrapy needs for a feed, and its package, by scheme.
-_FEED_PACKAGES = {"s3": ("boto3", "boto3"), "gs": ("google", "google-cloud-storage")}
+_FEED_PACKAGES = {"s3": ("boto3", "boto3"), "gs": ("google.cloud", "google-cloud-storage")}
 
 
 def switched_on(settings: BaseSettings, name: str) -> str | None:
@@ -129,6 +129,10 @@ def file(settings: BaseSettings, name: str) -> str | None:
     return None if Path(settings[name]).is_file() else "is not an existing file"
 
 
+def file_or_none(settings: BaseSettings, name: str) -> str | None:
+    return None if settings.get(name) == "" else file(settings, name)
+
+
 def hooks(settings: BaseSettings, name: str) -> str | None:
     """Check that the class of hooks can be loaded."""
     try:
@@ -208,9 +212,17 @@ def _storage_fault(settings: BaseSettings, feed: str) -> str | None:
     if storage != settings["FEED_STORAGES_BASE"].get(scheme):
         return None
     module, package = _FEED_PACKAGES.get(scheme, ("os", ""))
-    if find_spec(module) is None:
+    if not _is_there(module):
         return f"needs the package {package}: {pip_install(package)}"
     return _file_fault(file_uri_to_path(feed) if scheme else feed) if scheme in _FILES else None
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        # The package that it would be in.
+        return False
 
 
 def _file_fault(name: str) -> str | None:
@@ -256,6 +268,26 @@ def pyroscope(settings: BaseSettings, name: str) -> str | None:
     if find_spec("pyroscope") is None:
         return f"needs pyroscope-io: {install_with('pyroscope')}"
     return None
+
+
+def grpc_address(settings: BaseSettings, name: str) -> str | None:
+    value = settings.get(name)
+    if value == "":
+        return None
+    if not isinstance(value, str) or host_and_port(value) is None:
+        return "is not HOST:PORT: give 127.0.0.1:50051"
+    if any(find_spec(module) is None for module in ("grpc", "grpc_health", "grpc_reflection")):
+        return f"needs grpcio: {install_with('grpc')}"
+    return None
+
+
+def host_and_port(value: str) -> tuple[str, int] | None:
+    """Return the parts of HOST:PORT, an address of IPv6 without its brackets; None if it is not
+    that."""
+    found = re.fullmatch(r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})", value)
+    if found is None or int(found[2]) > _PORT_MAX:
+        return None
+    return found[1].strip("[]"), int(found[2])
 
 
 def contact(settings: BaseSettings, name: str) -> str | None:

@@ -444,6 +444,11 @@ def _contradictions(settings: BaseSettings) -> list[str]:
             "KROWL_SIGN is always, and there is no KROWL_SIGN_KEY: nothing would be signed. Give"
             " the file of the key (docs/identity.md), or leave KROWL_SIGN out"
         )
+    if settings["KROWL_GRPC"] and not settings.getbool("PROMETHEUS_ENABLED"):
+        found.append(
+            "KROWL_GRPC is set, and PROMETHEUS_ENABLED is False: gRPC asks the live page. Set it to"
+            " True"
+        )
     if settings["KROWL_WARC_UPLOAD"] and not settings.getbool("KROWL_ARCHIVE"):
         found.append("KROWL_WARC_UPLOAD is set, and KROWL_ARCHIVE is False: remove one of them")
     if settings.getlist("KROWL_WARC_DEDUP") and not settings.getbool("KROWL_WARC_REVISIT"):

@@ -196,7 +196,7 @@ class CsvItemExporter(ScrapyCsvItemExporter):
         if not is_set:
             self.fields_to_export = [_field(cell) for cell in header]
             self._warn_of_fields(first)
-        self.include_headers_line = list(map(_harmless, self._titles())) != header
+        self.include_headers_line = list(map(harmless, self._titles())) != header
         if self.include_headers_line:
             logger.warning(
                 "%s has other columns than FEED_EXPORT_FIELDS: the new rows begin with a header of"
@@ -237,10 +237,11 @@ class _HarmlessWriter:
         self._write = write
 
     def writerow(self, row: Iterable[Any]) -> None:
-        self._write([_harmless(cell) if isinstance(cell, str) else cell for cell in row])
+        self._write([harmless(cell) if isinstance(cell, str) else cell for cell in row])
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
+    """Return text without control characters, which a spreadsheet does not take for a formula."""
     text = _CONTROL.sub("\ufffd", text)
     return f"'{text}" if _FORMULA.match(text) else text
 

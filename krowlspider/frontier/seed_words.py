@@ -277,13 +277,18 @@ class WordedSeeds:
 def read_words(store: Store, key: bytes) -> SeedWords | None:
     """Return the words of the seed with a key, from the store; None if it has none."""
     saved = store.get(schema.seed_words_key(key)) if key else None
-    return None if saved is None else _decode_saved(saved).words
+    return None if saved is None else words_in(saved)
+
+
+def words_in(saved: bytes) -> SeedWords:
+    """Return the words of a seed in a value of the store."""
+    return _decode_saved(saved).words
 
 
 def worded(store: Store) -> Iterator[tuple[bytes, SeedWords]]:
     """Yield the keys of all seeds with words, and these."""
     for key, saved in store.items(schema.SEED_WORDS):
-        yield key[1:], _decode_saved(saved).words
+        yield key[1:], words_in(saved)
 
 
 def fetched_from(stores: Sequence[Store], key: bytes) -> Fetched:

@@ -87,7 +87,8 @@ class Explanation:
     - ``robots``: the line of robots.txt that decides, with its number; "" if no rule matches.
     - ``captures``: how many captures the indexes of the archive have of it.
     - ``owner``: the other node of the cluster that owns its host; "" if there is none.
-    - ``page``: what its row says, in words; "" without one.
+    - ``page``: what its row says, in words; "" without one. ``next_fetch``: when the schedule
+      fetches it again, as in an ISO date; "" without a plan.
     - ``sheets``: the sheet and the line that decide each key of a policy, as in
       ``delay = 5.0: sheet news, line 12``.
     """
@@ -103,6 +104,7 @@ class Explanation:
     captures: int = 0
     owner: str = ""
     page: str = ""
+    next_fetch: str = ""
     sheets: list[str] = field(default_factory=list)
 
 
@@ -208,6 +210,7 @@ class Explainer(Struct, frozen=True):
                 other, how = way
                 found = self._explain(other, is_rewritten=True)
                 return replace(found, url=url, why=f"{how} {found.why}")
+        row = self._row(url)
         return Explanation(
             url,
             state,
@@ -218,7 +221,8 @@ class Explainer(Struct, frozen=True):
             tries=0 if place is None else place.entry.retries + place.entry.throttling,
             robots=self._robots_line(url),
             captures=len(captures),
-            page="" if (row := self._row(url)) is None else _words_of(row),
+            page="" if row is None else _words_of(row),
+            next_fetch=f"{_when(row.next_fetch):%FT%TZ}" if row and row.is_planned else "",
             sheets=[] if self.policies is None else self.policies.explained(url, _address_of(host)),
         )
 
@@ -469,12 +473,16 @@ def _with_http(url: str) -> str:
 
 
 def _words_of(row: PageRow) -> str:
-    when = datetime.fromtimestamp(row.last, UTC)
+    again = f"; next fetch {_when(row.next_fetch):%F %TZ}" if row.is_planned else ""
     unchanged = f", {row.unmodified:,} of them not modified" if row.unmodified else ""
     return (
         f"status {row.status}; fetched {counted(row.fetches, 'time')}{unchanged}, last at"
-        f" {when:%Y-%m-%d %H:%M:%S}Z; {counted(row.changes, 'change')}"
+        f" {_when(row.last):%F %TZ}; {counted(row.changes, 'change')}{again}"
     )
+
+
+def _when(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _fetched(captures: Iterable[IndexLine]) -> str:

@@ -224,6 +224,13 @@ class JobFolder:
         self.forget_status()
         return head
 
+    def head(self) -> JobHead:
+        """Return the head of a crawl that was started before; take no lock.
+
+        :raises JobError: it cannot be read, or is of another format
+        """
+        return self._head(None, "")
+
     def forget_status(self) -> None:
         """Remove the status that an earlier process has left, if it was killed."""
         (self.path / _STATUS).unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from krowlspider.errors import KrowlError, duration
+from krowlspider.errors import KrowlError, counted, duration
 from krowlspider.frontier.pages.sample import Sampled, sample
 from krowlspider.frontier.store.store import STORE_ERRORS, Store
 from krowlspider.recrawl.forecast import TARGET, HostClass, Reached, Target, forecast, read_target
@@ -222,13 +222,15 @@ class Forecasts:
             return self._last[target]
 
     async def log(self) -> None:
-        """Log one line of the forecast, if there are pages."""
+        """Log a line of the forecast, and one of each class of hosts, if there are pages."""
         try:
             found = await self.of()
         except (KrowlError, *STORE_ERRORS) as error:
             logger.debug("No forecast: %s", error)
             return
         logger.info("Forecast: %s", one_line(found))
+        for each in found.classes:
+            logger.info("Forecast of %s", class_line(each, found.age))
 
 
 async def _in_thread(work: Callable[..., _T], *given: Any) -> _T:
@@ -243,12 +245,25 @@ async def _in_thread(work: Callable[..., _T], *given: Any) -> _T:
 
 def one_line(found: CrawlForecast) -> str:
     """Return what is reached, and whether that is the target, in one line."""
-    whole = found.whole
-    limit = f", limited by {whole.limit}" if whole.limit else ""
     return (
-        f"{percent(whole.within)} of {whole.pages:,} pages at most {age_words(found.age)} outdated,"
-        f" {percent(whole.fresh)} fresh, by {whole.requests:,g} requests/s{limit}; target"
-        f" {percent(found.portion)}: {found.words}"
+        f"{_reached_words(found.whole, found.age)}; target {percent(found.portion)}: {found.words}"
+    )
+
+
+def class_line(each: ClassForecast, age: float) -> str:
+    """Return what the hosts of a class reach, in one line."""
+    return (
+        f"{counted(each.hosts, 'host')} with a delay of {each.delay} and {each.pages_each} pages"
+        f" each: {_reached_words(each, age)}"
+    )
+
+
+def _reached_words(each: ClassForecast, age: float) -> str:
+    limit = f", limited by {each.limit}" if each.limit else ""
+    pages = counted(each.pages, "page")
+    return (
+        f"{percent(each.within)} of {pages} at most {age_words(age)} outdated,"
+        f" {percent(each.fresh)} fresh, by {each.requests:,g} requests/s{limit}"
     )
 
 

@@ -34,8 +34,12 @@ from krowlspider.node.tree import (
     check_reserved,
     ids,
     process_folders,
+    process_warc_folder,
     processes,
 )
+from krowlspider.rpc.options import Options, check_before_start
+from krowlspider.rpc.process import Plan as RpcPlan
+from krowlspider.rpc.process import Server
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.views.live_line import StatusLog
 from krowlspider.views.report import write_table
@@ -56,6 +60,7 @@ class Serving:
         self._token: Secret | None = None
         self._servers: Servers | None = None
         self._routes: Mapping[str, Route] | None = None
+        self._rpc: Server | None = None
 
     async def open(self, settings: Settings) -> str:
         """Listen, and return where, as the end of a sentence; "" if it is off, or fails."""
@@ -64,19 +69,31 @@ class Serving:
         path = "/" + settings["PROMETHEUS_PATH"].lstrip("/")
         given = settings["KROWL_CONTROL_TOKEN"]
         self._token = Secret(given)
-        has_tools = settings.getbool("KROWL_CONTROL_MCP")
-        page_maker = partial(self._page, self._token.text, given, has_tools=has_tools)
+        page_maker = partial(self._page, self._token.text, settings)
         self._servers = Servers(partial(self._metrics, path), page_maker)
         page, metrics = await self._servers.open(settings)
         if page:
             note_url(self._crawl.tree.path, PAGE, page)
         where = self._token.keep(self._crawl.tree.path / CONTROL_TOKEN) if page else ""
+        if page and settings["KROWL_GRPC"]:
+            self._serve_rpc(settings, self._token.text)
         places = [
             *([f"page of all: {page}/"] if page else []),
             *([f"token of its buttons {where}"] if where else []),
             *([f"metrics of all: {shown(metrics)}{path}"] if metrics else []),
         ]
         return "".join(f"; {place}" for place in places)
+
+    def _serve_rpc(self, settings: Settings, token: str) -> None:
+        tree, archive = self._crawl.tree, {}
+        if settings.getbool("KROWL_ARCHIVE"):
+            # Processes of earlier starts have results too.
+            earlier = (each.name for each in process_folders(tree.path))
+            for name in dict.fromkeys((*self._crawl.processes, *earlier)):
+                archive[name] = str(process_warc_folder(settings, tree.path / name).resolve())
+        plan = RpcPlan(Options.of(settings, token), str(tree.path.resolve()), archive)
+        self._rpc = Server(plan, lambda _: None)
+        self._rpc.start()
 
     def _metrics(self, path: str) -> Mapping[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
@@ -89,17 +106,28 @@ class Serving:
             self._routes = metrics.routes()
         return self._routes
 
-    def _page(self, token: str, given: str, *, has_tools: bool) -> Mapping[str, Route]:
+    def _page(self, token: str, settings: Settings) -> Mapping[str, Route]:
+        from krowlspider.cdx.archives import Archives  # noqa: PLC0415
+        from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
         from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
+        from krowlspider.views.live_page import HEADERS  # noqa: PLC0415
 
-        made = CrawlOfAll(self._crawl, token, given).routes()
-        if has_tools:
+        made = CrawlOfAll(self._crawl, token, settings["KROWL_CONTROL_TOKEN"]).routes()
+        if settings.getbool("KROWL_ARCHIVE"):
+            # Processes of earlier starts have captures too.
+            path = self._crawl.tree.path
+            folders = {*process_folders(path), *(path / name for name in self._crawl.processes)}
+            warcs = [process_warc_folder(settings, each) for each in sorted(folders)]
+            made |= CdxRoute(Archives(warcs), HEADERS).routes()
+        if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415
 
             made |= tool_route(made, token)
         return made
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        if self._rpc is not None:
+            await self._rpc.stop()
         if self._servers is not None:
             self._servers.close()
         if self._token is not None:
@@ -266,7 +294,7 @@ class Supervisor:
         finally:
             reloading = [] if self._reloading is None else [self._reloading]
             await end([sending, *reloading, *self._releasing])
-            serving.close()
+            await serving.close()
             if relay is not None:
                 relay.close()
             self._status.stop()
@@ -452,6 +480,8 @@ def crawl(
         given.append(f"{_PAGES}={pages}")
         max_pages = int(pages)
     words = Words(spider, spargs, given, settings, count)
+    if settings["KROWL_GRPC"]:
+        check_before_start(settings)
     tree = Tree(Path(settings["JOBDIR"]))
     # Nobody should install a server for a folder that is refused.
     tree.check()

@@ -266,6 +266,8 @@ class Words:
             # Prometheus asks the supervisor.
             "PROMETHEUS_HOST": CONTROL_HOST,
             "PROMETHEUS_PORT": self._ports(process),
+            # The supervisor serves it.
+            "KROWL_GRPC": "",
             "LOG_FORMAT": _log_format(settings["LOG_FORMAT"], process),
             # A process that is stopped keeps its hosts for the next start.
             "KROWL_DRAIN_TIMEOUT": _DRAIN_TIMEOUT if leaves else 0,

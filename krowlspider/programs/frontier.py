@@ -39,6 +39,7 @@ from krowlspider.programs.running import (
     import_running,
     snapshot_of_running,
 )
+from krowlspider.programs.serving import serve
 from krowlspider.programs.stopped import (
     delays_of_stopped,
     explain,
@@ -82,10 +83,15 @@ _ACTIONS = {
         "take a snapshot of JOBDIR to the new folder DIR, while its crawl runs too",
     ),
     "restore": ("DIR", "make JOBDIR, which must not exist, of the snapshot DIR"),
+    "serve": (
+        "ADDRESS",
+        "serve the frontier to other crawlers as a URLFrontier at HOST:PORT; JOBDIR may be new",
+    ),
 }
 # What an option without a value is given: standard output for an export.
 _USUAL = {"export": STDIO, "forecast": TARGET}
 _GIVEN = {"NAME": "the name of a host", "URL": "a URL", "FILE": "a file", "DIR": "a folder"}
+_GIVEN["ADDRESS"] = "HOST:PORT"
 _GIVEN["TARGET"] = f"a target such as {TARGET!r}"
 # What to do with one URL, which these options would take for its host.
 _WAYS_FOR_PAGE = {
@@ -100,6 +106,7 @@ _FORMATS = ("krowlspider", "urlfrontier")
 _NOT_FOR_TREE = {
     "import": "import while the crawl runs: each line goes to the process that owns its host",
     "snapshot": "stop the crawl, and copy the whole folder",
+    "serve": "export the URLs of each process, and import them into a new JOBDIR",
 }
 # States of a URL of which another process may know more, the one that knows least first.
 _LEAST_KNOWN = ("foreign", "unknown", "refused")
@@ -151,6 +158,11 @@ class Command(Program):
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         self._check(args, opts)
         path = Path(args[0])
+        if opts.serve:
+            if tree_of(path) is not None:
+                raise _not_for_tree("serve")
+            self.exitcode = serve(args[0], opts.serve, self.settings, self.say)
+            return
         folders = [] if opts.restore else processes_in(path) or [JobFolder.existing(args[0])]
         tree = tree_of(path)
         changes = any(getattr(opts, name) for name in (*_CHANGES, "repair"))

@@ -1,4 +1,5 @@
-"""``scrapy krowl init``: put the add-on into a project, and say what differs there."""
+"""``scrapy krowl``: put the add-on into a project, and say what differs there; make sheets of a
+table of policies."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import tokenize
 from collections import Counter
 from collections.abc import Mapping
 from difflib import unified_diff
+from functools import partial
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,6 +22,7 @@ from scrapy.utils.reactor import install_reactor
 
 from krowlspider.addon import has_frontier, profile_of
 from krowlspider.archive.disk import write_durably
+from krowlspider.catalogue.databases import POLICIES, table
 from krowlspider.commands.crawl import loaded_spiders
 from krowlspider.config.contact import contact_fault
 from krowlspider.config.differences import component_path, differences
@@ -33,7 +36,8 @@ from krowlspider.config.settings_file import (
     edited,
 )
 from krowlspider.errors import KrowlError, scrapy_with
-from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
+from krowlspider.policies.tables import ROWS_MAX, sheets_of, unread
+from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 
 if TYPE_CHECKING:
     import argparse
@@ -47,7 +51,7 @@ _FOR_ALL = "What differs in any project: docs/spiders.md. From other packages: d
 
 class Command(Program):
     def syntax(self) -> str:
-        return "init --contact you@example.org [options]"
+        return "init --contact you@example.org [--dry-run] | policies --from URL [options]"
 
     def short_desc(self) -> str:
         return "Put krowlspider into this project, and say what differs"
@@ -56,7 +60,9 @@ class Command(Program):
         return (
             "Write ADDONS, KROWL_CONTACT and JOBDIR into the settings module of this project, where"
             " they are not set, and say what differs for its spiders. If the file cannot be edited"
-            " safely, print the lines. Exit code 1: something has to be done by hand; 2: bad input"
+            " safely, print the lines. `policies` prints the rows of a table in PostgreSQL or"
+            " SQLite as a file for KROWL_POLICIES. Exit code 1: something has to be done by hand;"
+            " 2: bad input"
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -67,11 +73,40 @@ class Command(Program):
             help="e-mail address or URL where the owners of sites can reach you",
         )
         parser.add_argument("--dry-run", action="store_true", help="write nothing")
+        parser.add_argument(
+            "--from", dest="source", metavar="URL", help="database that has the table of policies"
+        )
+        parser.add_argument(
+            "--table", metavar="NAME", default=POLICIES, help=f"that table ({POLICIES})"
+        )
+        parser.add_argument(
+            "-o", "--output", metavar="FILE", default=STDIO, help="file for the sheets"
+        )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         refuse_options("krowl", args)
-        if args != ["init"]:
-            raise UsageError("give init: scrapy krowl init --contact you@example.org")
+        if args == ["policies"]:
+            self._policies(opts)
+        elif args == ["init"]:
+            self._init(opts)
+        else:
+            raise UsageError("give init or policies: scrapy krowl init --contact you@example.org")
+
+    def _policies(self, opts: argparse.Namespace) -> None:
+        """Write the rows of a table as sheets, all of them or none."""
+        if opts.source is None:
+            raise KrowlError("--from is not given: give the URL of the database")
+        say = partial(print, "krowlspider:", file=sys.stderr)
+        columns, rows = table(opts.source, opts.table, ROWS_MAX + 1, say)
+        if len(rows) > ROWS_MAX:
+            raise KrowlError(f"{opts.table} has more than {ROWS_MAX:,} rows: give a view of fewer")
+        text = sheets_of(columns, rows, opts.table, self.settings.getfloat("KROWL_DELAY_MIN"))
+        if others := unread(columns):
+            say(f"not read: {', '.join(others)}; docs/policies.md has the keys of a sheet")
+        with written(opts.output) as file:
+            file.write(text)
+
+    def _init(self, opts: argparse.Namespace) -> None:
         module = SettingsModule.of_project()
         wanted = {"KROWL_CONTACT": opts.contact, "JOBDIR": _JOBDIR}
         values = {name: value for name, value in wanted.items() if not module.values.get(name)}

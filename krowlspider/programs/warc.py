@@ -41,6 +41,7 @@ from krowlspider.job.commits import read_synced
 from krowlspider.job.folder import JobFolder
 from krowlspider.job.parts import warc_folder
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
+from krowlspider.programs.warc_serve import HOST, PORT, serve
 from krowlspider.views import captures
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from krowlspider.archive.reading import Synced
 
 _MERGED = "index.cdxj"
+_PORT_MAX = 65535
 # Bytes of a decoded body: a hundred times the limit of a crawl by default.
 _DECODE = partial(decoded, cap=1_000_000_000)
 # What extract chooses by: the captures that it copies.
@@ -82,6 +84,7 @@ _WORDS = {
     "cat": "<URL> <JOBDIR> [--all | --at DATE] [--payload]",
     "wacz": "<JOBDIR>... -o FILE [--title TEXT] [--description TEXT] [--main-page URL] [--force]",
     "replay": "<JOBDIR>...",
+    "serve": "<JOBDIR>... [--port N] [--bind ADDRESS] [--cors ORIGIN]",
     "dedup-index": "<SOURCE>... -o FOLDER",
     "upload": "<JOBDIR> [--verify]",
 }
@@ -94,6 +97,7 @@ _DOES = {
     "cat": "print the newest stored response for a URL",
     "wacz": "pack the finished files into one, for replay",
     "replay": "serve the finished files to a browser on this machine, with pywb",
+    "serve": "answer CDX queries of waybacks about the files, while a crawl writes them too",
     "dedup-index": "index the bodies of crawls for KROWL_WARC_DEDUP of later ones",
     "upload": "upload the files that KROWL_WARC_UPLOAD has not uploaded yet",
 }
@@ -149,6 +153,16 @@ class Command(Program):
         parser.add_argument("--force", action="store_true", help="overwrite the file of a WACZ")
         parser.add_argument(
             "--verify", action="store_true", help="compare uploaded files with the store once more"
+        )
+
+        parser.add_argument("--port", metavar="N", help=f"port of serve, instead of {PORT}")
+        parser.add_argument(
+            "--bind", metavar="ADDRESS", help=f"address at which serve listens, instead of {HOST}"
+        )
+        parser.add_argument(
+            "--cors",
+            metavar="ORIGIN",
+            help="site whose pages may read the answers; * for any",
         )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -378,6 +392,21 @@ class Command(Program):
                 self.say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
                 process.wait()
             raise KrowlError(f"pywb ended with exit code {process.returncode}")
+
+    def _serve(self, names: list[str], opts: argparse.Namespace) -> None:
+        folders = [self._folder(name) for name in names]
+        port = opts.port or str(PORT)
+        if not re.fullmatch("[0-9]{1,5}", port) or int(port) > _PORT_MAX:
+            raise KrowlError(f"--port {port}: give 1 to {_PORT_MAX}, or 0 for a free one")
+        damaged = [each for folder in folders for each in _index_missing(folder)[1]]
+        self._complain_of_damage(damaged)
+        self._complain_of_other_forms(0, *folders)
+
+        def listens(url: str) -> None:
+            self.say(f"{counted(len(folders), 'folder')} at {url}/cdx (Ctrl-C ends it)")
+
+        host, origin = opts.bind or HOST, opts.cors or ""
+        serve(folders, host=host, port=int(port), origin=origin, listens=listens)
 
     def _dedup_index(self, names: list[str], opts: argparse.Namespace) -> None:
         if not opts.output:

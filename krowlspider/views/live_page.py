@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from aiohttp import web
 
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, Control
-from krowlspider.errors import data_size, error_text
+from krowlspider.errors import data_size, error_text, printable
 from krowlspider.job.monitoring.endpoint import MORE_TIME, Events
 from krowlspider.job.monitoring.page_server import Recent
 from krowlspider.recrawl.indexnow import BODY_MAX as SUBMISSION_MAX
@@ -48,6 +48,9 @@ _T = TypeVar("_T")
 # Most bytes of a body: a URL, and more.
 BODY_MAX = 16_384
 NO_TOKEN = "give the token of the crawl: Authorization: Bearer TOKEN"  # noqa: S105
+# The header by which a program says for whom it gives an order, and most characters of that.
+FOR = "Krowl-For"
+_FOR_MAX = 80
 # The body of an order that was given by a tool of MCP.
 TOOL_BODY: web.RequestKey[bytes] = web.RequestKey("tool_body")
 # Lines of a file after which its client has more time.
@@ -109,7 +112,10 @@ async def _order(
 
 
 def _who(request: web.BaseRequest) -> str:
-    return f"{'MCP' if TOOL_BODY in request else 'HTTP'} from {request.remote}"
+    """Return what the log calls the person of an order, whose token was right."""
+    if TOOL_BODY in request:
+        return f"MCP from {request.remote}"
+    return printable(request.headers.get(FOR, "")[:_FOR_MAX]) or f"HTTP from {request.remote}"
 
 
 async def body_of(request: web.BaseRequest, token: bytes) -> bytes | web.Response:
@@ -167,7 +173,7 @@ async def _import(
         yield reader.end()
         request[MORE_TIME]()
 
-    answer = await answer_of(lambda: orders(f"HTTP from {request.remote}").take(lines()))
+    answer = await answer_of(lambda: orders(_who(request)).take(lines()))
     on_change()
     return answer
 
@@ -228,7 +234,7 @@ _FILES = {
 }
 # A page of another site can neither frame this one nor read it; and this one loads its own files
 # only. URLs of strangers are shown as text.
-_HEADERS = {
+HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
     " connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
@@ -333,7 +339,7 @@ async def _guarded(route: Route, request: web.BaseRequest) -> web.StreamResponse
     """Return the answer of a route with the headers of the page."""
     made = route(request)
     answer = await made if isawaitable(made) else made
-    answer.headers.update(_HEADERS)
+    answer.headers.update(HEADERS)
     return answer
 
 

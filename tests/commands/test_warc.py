@@ -401,6 +401,7 @@ WORDS = (
     "cat",
     "wacz",
     "replay",
+    "serve",
     "dedup-index",
     "upload",
 )
@@ -432,6 +433,12 @@ WORDS = (
         (
             ["extract", "FOLDER", "-o", "FOLDER/x", "--host", "http://a.test"],
             "--host http://a.test fits",
+        ),
+        (["serve", "FOLDER", "--port", "http"], "--port http: give 1 to 65535, or 0 for a free"),
+        (["serve", "FOLDER", "--cors", "example.org"], "--cors example.org is no origin: give"),
+        (
+            ["serve", "FOLDER", "--bind", "192.0.2.1"],
+            "nothing can listen at port 8091 of 192",
         ),
         (["check", "FOLDER", "-s", "KROWL_WARC_PREFX=x"], "KROWL_WARC_PREFX is not a setting"),
     ],

@@ -150,6 +150,24 @@ def check_that_other_sites_cannot_read_it(crawl: SimpleNamespace) -> None:
         assert ask(crawl, path, Host="localhost")[0] == 200
 
 
+def check_the_captures(crawl: SimpleNamespace) -> None:
+    """The CDX server of a running crawl knows the file that is being written, as that is named."""
+    [file] = [path.name for path in (crawl.jobdir / "warc").glob("*.warc.gz.open")]
+    url = quote(crawl.web.url("a.test"))
+    code, headers, body = ask(crawl, f"/cdx?url={url}")
+    assert (code, headers["Content-Type"]) == (200, "text/x-cdxj; charset=utf-8")
+    line = body.decode().partition("{")
+    assert json.loads(line[1] + line[2])["filename"] == file
+    assert headers["Access-Control-Allow-Origin"] is None
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert json.loads(ask(crawl, f"/outbackcdx?url={url}&output=json")[2])[1][-1] == file
+    code, headers, body = ask(crawl, "/cdx?url=x&output=y")
+    assert (code, json.loads(body)) == (400, {"message": "output=y not supported"})
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert ask(crawl, f"/cdx?url={url}", Host="rebound.example:9410")[0] == 421
+    assert ask(crawl, f"/warc/{file}")[0] == 404
+
+
 def order(crawl: SimpleNamespace, what: str, status: int = 200, /, **body: Any) -> Any:
     """Give an order, with the token of the crawl."""
     code, _, answer = post(crawl, what, json.dumps(body).encode())
@@ -382,6 +400,7 @@ def test_a_running_crawl_answers_browsers_and_the_console(tmp_path: Path) -> Non
         check_the_api(crawl)
         check_bad_questions(crawl)
         check_that_other_sites_cannot_read_it(crawl)
+        check_the_captures(crawl)
         check_the_telnet_console(crawl)
         check_the_document(crawl)
         check_the_orders(crawl)

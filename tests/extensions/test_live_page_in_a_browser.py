@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
-from tests.extensions.test_live_page import SHEET, api, crawling
+from tests.extensions.test_live_page import SHEET, api, awaited, crawling
+from tests.mockweb import MockWeb
 from tests.support.browser import opened
+from tests.support.crawls import anchors, crawl_of, page
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -195,3 +197,51 @@ def test_the_buttons_of_the_page_change_the_crawl(tmp_path: Path) -> None:
 
     with crawling(tmp_path) as crawl:
         asyncio.run(asyncio.wait_for(main(crawl), 120))
+
+
+# One host has more pages than the other, which is slower.
+MANY = [
+    page("/", anchors(*(f"/{number}" for number in range(105)))),
+    page("^/.*$", "x"),
+]
+SLOW = '[[sheet]]\nname = "slow"\nmatch = ["b.test"]\ndelay = 8\nmax_pages = 1\n'
+
+
+@pytest.mark.slow
+def test_the_page_says_how_fresh_each_class_of_hosts_stays(tmp_path: Path) -> None:
+    async def main(url: str) -> list[str]:
+        async with opened(url, tmp_path / "profile") as tab:
+            await tab.wait('!document.getElementById("freshness").hidden')
+            for width in (1200, PHONE):
+                await check_width(tab, width)
+                await tab.picture(tmp_path / f"forecast-{width}.png", width, 2500)
+            assert tab.faults == []
+            cells = """[...document.querySelectorAll("#forecast tr")].map(
+                (row) => [...row.children].map((each) => each.textContent).join("|"))"""
+            said = await tab.run('document.getElementById("forecast-said").textContent')
+            head = await tab.run('document.getElementById("forecast-age").textContent')
+            return [said, head, *await tab.run(cells)]
+
+    policies = tmp_path / "policies.toml"
+    policies.write_text(SLOW)
+    settings = {
+        "PROMETHEUS_ENABLED": 1,
+        "PROMETHEUS_PORT": 0,
+        "KROWL_POLICIES": policies,
+        "KROWL_RECRAWL": "off",
+    }
+    with MockWeb(spec=MANY) as web:
+        seeds = [web.url("a.test"), web.url("b.test")]
+        crawl_of(web, tmp_path, seeds, settings=settings).run()
+        settings["KROWL_RECRAWL"] = "continuous"
+        run = crawl_of(web, tmp_path, seeds, settings=settings).start()
+        address = awaited(run, r"page (http://127.0.0.1:\d+/)")[1]
+        said, head, *rows = asyncio.run(asyncio.wait_for(main(address), 60))
+        run.interrupt()
+    assert said.startswith("90 % of the pages outdated for 1 d at most: ")
+    assert head == "outdated for 1 d at most"
+    assert [row.split("|")[:4] for row in rows] == [
+        ["up to 1 s", "up to 10,000", "1", "106"],
+        ["up to 30 s", "up to 100", "1", "1"],
+        ["all", "", "2", "107"],
+    ]

@@ -44,9 +44,9 @@ def test_a_page_that_is_missing_twice_is_a_tombstone(
 
 
 @pytest.mark.parametrize("status", [301, 308])
-def test_a_permanent_redirect_is_believed_twice(status: int) -> None:
-    assert not after(status).is_moved
-    assert after(status, status).is_moved
+def test_permanent_redirects_are_counted(status: int) -> None:
+    assert after(status, status).state is State.MOVED
+    assert after(status, status).answers == 2
     assert after(status, 200).state is State.PRESENT
 
 

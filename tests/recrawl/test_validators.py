@@ -1,7 +1,8 @@
 """Conditional requests: what is kept, what is sent, and what an answer means.
 
 The cases that are named are those of http-tests/cache-tests that concern a client: its groups
-conditional-etag, conditional-lm and update304.
+conditional-etag, conditional-lm and update304. `tests.whole_crawls.test_cache_tests` has each case
+over the wire.
 """
 
 from __future__ import annotations

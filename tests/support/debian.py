@@ -39,6 +39,8 @@ PACKAGES = {
     "redis-server": Package("redis-server", "usr/bin/redis-server"),
     "ip": Package("iproute2", "bin/ip"),
     "nginx": Package("nginx", "usr/sbin/nginx"),
+    # It finds initdb and postgres beside itself.
+    "pg_ctl": Package("postgresql-15", "usr/lib/postgresql/15/bin/pg_ctl", "bookworm"),
     # Debian's last version that knows consul_sd_configs: 2.24.1.
     "prometheus": Package("prometheus", "usr/bin/prometheus", "bullseye"),
     "promtool": Package("prometheus", "usr/bin/promtool"),
@@ -54,8 +56,8 @@ class MissingProgram(Exception):
     """A program is not on PATH and cannot be fetched. The message says what to do."""
 
 
-# Servers are in /usr/sbin, which some users do not have on PATH.
-_SERVERS = "/usr/sbin"
+# Servers are in folders that not all users have on PATH, PostgreSQL's in one that nobody has.
+_SERVERS = "/usr/sbin:/usr/lib/postgresql/15/bin"
 
 
 def program(name: str, cache: Path = CACHE, path: str | None = None) -> Path:

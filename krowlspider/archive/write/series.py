@@ -322,6 +322,12 @@ class WarcSeries:
         )
         self._add_line(line)
 
+    @property
+    def open_lines(self) -> list[str]:
+        """The index lines of the open file, or of the last one, in the order of their records. More
+        are appended; the next file has another list."""
+        return self._lines
+
     def lines_with(self, beginning: str) -> list[str]:
         """Return the index lines of the open file that start with ``beginning``, in any thread."""
         return [line for line in self._lines.copy() if line.startswith(beginning)]

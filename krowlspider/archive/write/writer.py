@@ -121,6 +121,11 @@ class WarcWriter:
         """The counts of what was written; only the thread changes them."""
         return self._series.stats
 
+    @property
+    def open_lines(self) -> list[str]:
+        """As of `WarcSeries`, in any thread."""
+        return self._series.open_lines
+
     def lines_with(self, beginning: str) -> list[str]:
         """Return the index lines of the open file that start with ``beginning``."""
         return self._series.lines_with(beginning)

@@ -76,14 +76,7 @@ def detected(text: str) -> tuple[str, float]:
     sequences of letters are rare in it, or the text is short. Languages of one macro language count
     together. The language is "unknown" below 0.4.
     """
-    cld = need("pycld2")
-    start = text[:_DETECTED]
-    try:
-        found = cld.detect(start, isPlainText=True, bestEffort=True)
-    except (cld.error, UnicodeError):
-        start = _NO_TEXT.sub(" ", start)
-        found = cld.detect(start.encode(errors="ignore"), isPlainText=True, bestEffort=True)
-    _, size, parts = found
+    _, size, parts = _detect(text[:_DETECTED], best_effort=True)
     shares = Counter[str]()
     for _, code, share, _ in parts:
         shares[_MACRO.get(code, code)] += share
@@ -97,6 +90,25 @@ def detected(text: str) -> tuple[str, float]:
     if code not in LANGUAGES:
         return UNKNOWN, 0.0
     return code if confidence >= _LEAST else UNKNOWN, round(max(confidence, 0.0), 2)
+
+
+def languages(text: str) -> list[str]:
+    """Return the codes of ISO 639-3 of up to three languages of a text, the most frequent first.
+
+    It is CLD2's answer: empty if that is not reliable.
+    """
+    is_reliable, _, parts = _detect(text, best_effort=False)
+    codes = (_OLD_CODES.get(code, code) for _, code, share, _ in parts if share)
+    return [LANGUAGES[code] for code in codes if code in LANGUAGES] if is_reliable else []
+
+
+def _detect(text: str, *, best_effort: bool) -> Any:
+    cld = need("pycld2")
+    try:
+        return cld.detect(text, isPlainText=True, bestEffort=best_effort)
+    except (cld.error, UnicodeError):
+        kept = _NO_TEXT.sub(" ", text).encode(errors="ignore")
+        return cld.detect(kept, isPlainText=True, bestEffort=best_effort)
 
 
 # Encodings without the text that the bytes were meant for.

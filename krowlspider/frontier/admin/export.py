@@ -55,9 +55,10 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
 
     ``warc_date`` is the WARC-Date of the record that has the payload. ``warc_url`` is its URL if it
     is another one. ``text_digest`` is that of the main text. ``estimate``: changes seen, and in how
-    many seconds. ``seed``: the URL of the seed that it came from, which may be itself; missing
-    where that is not known. ``tag``: that of this seed; missing without one. ``price``: what the
-    page asks for, as the site wrote it; missing without one.
+    many seconds. ``next_fetch``: when the schedule fetches it again, by the job clock; missing
+    without a plan, and not imported. ``seed``: the URL of the seed that it came from, which may be
+    itself; missing where that is not known. ``tag``: that of this seed; missing without one.
+    ``price``: what the page asks for, as the site wrote it; missing without one.
     """
 
     url: str
@@ -78,6 +79,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     warc_date: datetime | UnsetType = UNSET
     warc_url: str | UnsetType = UNSET
     estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
+    next_fetch: datetime | UnsetType = UNSET
     price: Annotated[str, Meta(max_length=PRICE_MAX, pattern="^[ -~]*$")] | UnsetType = UNSET
 
     @classmethod
@@ -101,6 +103,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             warc_date=_date(row.stored) if row.stored else UNSET,
             warc_url=row.elsewhere or UNSET,
             estimate=row.estimate or UNSET,
+            next_fetch=_date(row.next_fetch) if row.is_planned else UNSET,
             price=row.price or UNSET,
         )
 

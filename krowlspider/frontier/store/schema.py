@@ -40,6 +40,8 @@ key                          value
 ``x`` sequence               entries that one commit removed while that file was open: msgpack, see
                              ``OpenWarcNote``
 ``y``                        present while a person has paused the crawl: empty
+``z``                        what the URLFrontier service keeps of URLs and queues, see
+                             ``krowlspider/rpc/urlfrontier/records.py``
 ``C``                        counts of the answers to pages and of seeds: JSON ``{name: number}``
 ``D`` URL                    a seed, or a URL at which one goes on: JSON ``[outcome, status,
                              location]``; empty while it is queued
@@ -122,6 +124,7 @@ LOAD = b"v"
 OPEN_WARC = b"w"
 OPEN_WARC_ENTRIES = b"x"
 CRAWL_PAUSED = b"y"
+SERVED = b"z"
 OUTCOMES = b"C"
 TERMS = b"O"
 PRICES = b"K"

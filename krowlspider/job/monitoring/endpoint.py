@@ -30,7 +30,7 @@ _logger.addFilter(
 _LINE_MAX = 8192
 _FIELDS_MAX = 64
 # Most connections at a time. One more closes the oldest, so that slow clients keep nobody out.
-_CLIENTS_MAX = 8
+CLIENTS_MAX = 8
 # Most of them that are sent events. Other pages ask from time to time.
 _STREAMS_MAX = 4
 # Seconds between two events.
@@ -87,6 +87,7 @@ class Endpoint(web.Server):
     seconds from the connection to the last byte of the answer; for events, to write one of them.
     ``on_clients`` is called with the number of clients that wait for an answer when it changes.
     Requests by another name than ``names`` are refused, and POST from pages of another origin.
+    There are at most ``clients_max`` connections.
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Endpoint(web.Server):
         time_limit: float,
         on_clients: Callable[[int], None],
         names: HostNames,
+        clients_max: int = CLIENTS_MAX,
     ):
         super().__init__(
             self._answer,
@@ -109,6 +111,7 @@ class Endpoint(web.Server):
         )
         self._routes = routes
         self._names = names
+        self._clients_max = clients_max
         self._time_limit = time_limit
         self._server: asyncio.Server | None = None
         # Open connections, the oldest first, and those that send a long file.
@@ -140,7 +143,7 @@ class Endpoint(web.Server):
         loop = asyncio.get_running_loop()
         self._limits[handler] = loop.call_later(self._time_limit, transport.abort)
         self._clients[handler] = transport
-        if len(self._clients) > _CLIENTS_MAX:
+        if len(self._clients) > self._clients_max:
             self._clients.pop(next(iter(self._clients))).abort()
         self._count()
 

@@ -1,0 +1,1 @@
+"""Rows made of the records of a WARC file."""

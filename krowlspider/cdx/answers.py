@@ -1,0 +1,113 @@
+"""The answer to a query: it is looked up, and written in its form. Calls block on the disk."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from time import gmtime, strftime
+from typing import TYPE_CHECKING, NamedTuple
+
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.cdx.choosing import chosen
+from krowlspider.cdx.forms import media_type, texts
+from krowlspider.cdx.pages import blocks_of, count_of, page_of
+from krowlspider.cdx.query import Dialect, Query, query_of
+from krowlspider.cdx.self_redirects import is_self_redirect
+from krowlspider.cdx.xml_form import MEDIA_TYPE, XmlQuery, xml_query_of, xml_texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from krowlspider.cdx.archives import Archives, Part
+    from krowlspider.cdx.keys import Range
+    from krowlspider.cdx.pace import Turn
+
+# Characters of an answer that are made at a time.
+_PIECE = 32 * 1024
+_BROKEN = "a line of an index is broken: scrapy warc check names its file"
+
+
+class Answer(NamedTuple):
+    """What is answered: its media type, its key, whether it is never compressed, and pieces of it.
+
+    The pieces raise ArchiveError, OSError and ClientGone.
+    """
+
+    media_type: str
+    key: str
+    is_plain: bool
+    pieces: Iterator[bytes]
+
+
+def read(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> Query | XmlQuery:
+    """Return the query of the parameters of a URL. Raises QueryError."""
+    return xml_query_of(given) if "q" in given else query_of(given, filters, dialect)
+
+
+def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
+    """Return the answer to a query, which is made in a turn.
+
+    :raises QueryError: it asks for a page that there is not
+    :raises OSError: an index cannot be read
+    :raises ClientGone: the client has gone
+    """
+    view = archives.look(turn)
+    if isinstance(query, XmlQuery):
+        found = xml_texts(view.lines(query.ranges), query, strftime("%Y%m%d%H%M%S", gmtime()))
+        return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found))
+    ranges: Sequence[Range] = query.ranges
+    if query.paging.is_used:
+        blocks: Sequence[Part] = blocks_of(view, ranges)
+        if query.paging.is_count:
+            return _count(blocks, query)
+        if query.paging.page is not None:
+            blocks, ranges = page_of(blocks, query.paging, ranges)
+        if query.paging.is_list:
+            return _made(query, (_listed(query, *each) for each in enumerate(blocks, 1)))
+    judge = partial(is_self_redirect, archives.folders)
+    return _made(query, texts(chosen(view.lines(ranges), query, judge), query.form))
+
+
+def _made(query: Query, found: Iterable[str]) -> Answer:
+    return Answer(media_type(query.form), query.key, query.form.is_plain, _pieces(found))
+
+
+def _count(blocks: Sequence[Part], query: Query) -> Answer:
+    counted = count_of(blocks, query.paging)
+    if query.dialect is Dialect.OUTBACK:
+        # As the CDX server of OpenWayback.
+        text, kind = f"{counted['pages']}\n", "text/plain"
+    else:
+        text, kind = json.dumps(counted) + "\n", "application/json"
+    return Answer(kind, query.key, query.form.is_plain, iter([text.encode()]))
+
+
+def _listed(query: Query, number: int, block: Part) -> str:
+    """Return the line of a block as in the secondary index of ZipNum."""
+    key, time = block.line.decode().split(" ", 2)[:2]
+    values = {
+        "urlkey": f"{key} {time}",
+        "part": block.file,
+        "offset": block.offset,
+        "length": block.length,
+        "lineno": number,
+    }
+    if query.form.name == "json":
+        return json.dumps(values) + "\n"
+    return "\t".join(map(str, values.values())) + "\n"
+
+
+def _pieces(found: Iterable[str]) -> Iterator[bytes]:
+    """Yield texts in pieces of about _PIECE characters."""
+    piece: list[str] = []
+    size = 0
+    try:
+        for text in found:
+            piece.append(text)
+            size += len(text)
+            if size >= _PIECE:
+                yield "".join(piece).encode()
+                piece, size = [], 0
+    except ValueError as error:
+        raise ArchiveError(_BROKEN) from error
+    yield "".join(piece).encode()

@@ -1,0 +1,265 @@
+"""``scrapy sql``: ask a crawl in SQL, by its catalogue and its frontier, while it runs too."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, TYPE_CHECKING
+
+from scrapy.exceptions import UsageError
+
+from krowlspider.archive.disk import write_durably
+from krowlspider.catalogue.columns import TABLES
+from krowlspider.config.validation import offline, validate
+from krowlspider.engine.csv_export import harmless
+from krowlspider.errors import JobError, KrowlError, counted, need, scrapy_with
+from krowlspider.frontier.admin.ranges import RANGES
+from krowlspider.frontier.admin.repair import gone, is_there
+from krowlspider.frontier.store.store import LevelStore, check_owner
+from krowlspider.job.folder import JobFolder, JobInUseError, processes_in
+from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, read_lines, written
+from krowlspider.programs.running import reached, token_of
+from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
+from krowlspider.sql.catalogue import catalogue_in, files_of, missing
+from krowlspider.sql.database import database
+from krowlspider.sql.live import Files, Frontier
+from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
+from krowlspider.sql.running import Limits, Run
+from krowlspider.sql.statement import STATEMENT_MAX, checked
+from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS
+from krowlspider.urls.canonical import IdentityHasher
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+_SECONDS = 300.0
+_MEGABYTES = 1024
+_LEAST_MEGABYTES = 64
+# Nice value of the process: a crawl on the same machine goes first.
+_NICE = 10
+# Pairs of a frontier between two looks at the clock.
+_LOOKED_AT = 5000
+_INTERRUPTED = 130
+# Formats by the ends of the names of files.
+_ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+_FORMATS = ("table", *_ENDINGS.values())
+
+
+class Command(Program):
+    _query: Run | None = None
+
+    def syntax(self) -> str:
+        return '<JOBDIR>... "<SELECT ...>" [options]'
+
+    def short_desc(self) -> str:
+        return "Ask a crawl in SQL"
+
+    def long_desc(self) -> str:
+        return (
+            "Ask crawls in SQL (DuckDB), while they run too. Tables of the archive are those of"
+            f" `scrapy catalogue`: {', '.join(TABLES)}. Tables of the frontier, as it is now:"
+            f' {", ".join(LIVE)}. FETCH is a word of SQL: write "fetch", or capture. SHOW TABLES'
+            " and DESCRIBE TABLE say more. Instead of a JOBDIR, the folder of a catalogue will do."
+            " - reads the SQL from standard input. Nothing is changed."
+        )
+
+    def add_options(self, parser: argparse.ArgumentParser) -> None:
+        super().add_options(parser)
+        parser.add_argument(
+            "-o", "--output", metavar="FILE", default=STDIO, help="write to FILE (default: stdout)"
+        )
+        parser.add_argument(
+            "--format",
+            choices=_FORMATS,
+            help="of the output (default: by the end of FILE, or table)",
+        )
+        parser.add_argument(
+            "--timeout", metavar="SECONDS", type=float, default=_SECONDS,
+            help=f"end the query after so many seconds ({_SECONDS:g})",
+        )  # fmt: skip
+        parser.add_argument(
+            "--memory", metavar="MB", type=int, default=_MEGABYTES,
+            help=f"end the query if it needs more memory ({_MEGABYTES})",
+        )  # fmt: skip
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        os.nice(_NICE)
+        try:
+            super().run(args, opts)
+        finally:
+            if self._query is not None and self._query.is_alive:
+                self._leave(sys.exc_info()[0])
+
+    def act(self, args: list[str], opts: argparse.Namespace) -> None:
+        paths, text, kind = self._checked(args, opts)
+        limits = Limits(opts.timeout, opts.memory * 1_000_000)
+        statement = checked(text, SCHEMAS)
+        tables = frozenset(ALIASES.get(each, each) for each in statement.tables)
+        validate(offline(self.settings))
+        need("pyarrow", "sql")
+        end = time.monotonic() + limits.seconds
+        catalogue = self._catalogue(paths, tables & TABLES.keys())
+        with TemporaryDirectory(prefix="krowlspider-sql-") as made:
+            scratch = Path(made)
+            frontier = self._frontier(paths, tables & LIVE.keys(), scratch, end)
+            connection = database(limits.memory, scratch, catalogue, frontier)
+            left = Limits(max(0.0, end - time.monotonic()), limits.memory)
+            self._query = Run(connection, text, left)
+            with _output(kind, opts.output) as output:
+                self._query.each(output.begin, output.write)
+                output.end()
+            connection.close()
+
+    def _checked(self, args: list[str], opts: argparse.Namespace) -> tuple[list[Path], str, str]:
+        """Return the folders, the SQL and the format of a command line.
+
+        :raises KrowlError: it is wrong
+        :raises UsageError: it lacks a folder or the SQL
+        """
+        if len(args) < 2:
+            raise UsageError(f"scrapy sql {self.syntax()}")
+        *names, text = args
+        if not opts.timeout > 0:
+            raise KrowlError(f"--timeout {opts.timeout:g}: give more than 0 seconds")
+        if opts.memory < _LEAST_MEGABYTES:
+            raise KrowlError(f"--memory {opts.memory}: give at least {_LEAST_MEGABYTES} MB")
+        kind = opts.format or _ENDINGS.get(Path(opts.output).suffix, "table")
+        if kind == "parquet" and opts.output == STDIO:
+            raise KrowlError("--format parquet needs a file: give -o FILE")
+        if text == STDIO:
+            text = _read(read_lines(STDIO))
+        paths = [Path(name) for name in names]
+        if len(paths) != len({path.resolve() for path in paths}):
+            raise KrowlError("a folder is given twice: its rows would count twice")
+        for path in paths:
+            if not path.is_dir():
+                raise KrowlError(f"{path} is no folder: give the JOBDIR of a crawl, then the SQL")
+        return paths, text, kind
+
+    def _catalogue(self, paths: list[Path], tables: Iterable[str]) -> dict[str, list[Path]]:
+        """Return the files of tables of the archive.
+
+        :raises KrowlError: a crawl has no catalogue, or none with this table
+        """
+        found: dict[str, list[Path]] = {table: [] for table in tables}
+        for path in paths if found else ():
+            if (folder := catalogue_in(path)) is None:
+                way = scrapy_with("catalogue", path)
+                raise KrowlError(
+                    f"{path} has no catalogue, which has {', '.join(sorted(found))}: make it, while"
+                    f" the crawl runs too: {way}"
+                )
+            for table in found:
+                found[table] += files_of(folder, table)
+            if waiting := missing(path, folder):
+                way = scrapy_with("catalogue", path)
+                print(
+                    f"krowlspider: {counted(waiting, 'WARC file')} not in the catalogue yet: {way}",
+                    file=sys.stderr,
+                )
+        if "link" in found and not found["link"]:
+            way = scrapy_with("catalogue", paths[0], "--links")
+            raise KrowlError(f"the catalogue has no links: make it with them: {way}")
+        return found
+
+    def _frontier(
+        self, paths: Iterable[Path], tables: Iterable[str], scratch: Path, end: float
+    ) -> dict[str, Path]:
+        """Return the files of tables of the frontier, which are written to ``scratch``."""
+        parts = list(dict.fromkeys(part for table in sorted(tables) for part in PARTS[table]))
+        if not parts:
+            return {}
+        files, source = Files(scratch), 0
+        for path in paths:
+            for folder in processes_in(path) or [JobFolder.existing(str(path))]:
+                head = folder.head()
+                policy = delays_of_stopped(head, self.settings)
+                frontier = Frontier(source, path.resolve().name, IdentityHasher(head.seed), policy)
+                for part, pairs in self._pairs(folder, parts):
+                    files.add(frontier, part, _until(end, pairs))
+                source += 1
+        if files.left_out:
+            count = counted(files.left_out, "row")
+            self.complain(f"left out {count} of pages, of another version", FOUND_WRONG)
+        return files.close()
+
+    def _pairs(
+        self, folder: JobFolder, parts: list[str]
+    ) -> Iterator[tuple[str, Iterable[tuple[bytes, bytes]]]]:
+        """Yield the pairs of each part of a frontier; a running crawl is asked for them.
+
+        :raises JobError: it cannot be read
+        """
+        try:
+            with ExitStack() as stack:
+                if not is_writable(folder.path):
+                    folder = stack.enter_context(readable_copy(folder.path))
+                head = folder.take()
+                stack.callback(folder.leave)
+                if not is_there(folder.frontier):
+                    raise JobError(gone(folder.path))
+                store = stack.enter_context(closing(LevelStore(folder.frontier)))
+                check_owner(store, head.seed, head.ring)
+                yield from ((part, RANGES[part](store)) for part in parts)
+        except JobInUseError as error:
+            with reached(error) as crawl:
+                yield from crawl.rows(parts, token_of(error, self.settings))
+
+    def _leave(self, kind: type[BaseException] | None) -> None:
+        """End the process with a query in it that does not stop."""
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            print("krowlspider: interrupted", file=sys.stderr)
+            self.exitcode = _INTERRUPTED
+        sys.stderr.flush()
+        os._exit(self.exitcode or FOUND_WRONG)
+
+
+def _read(lines: Iterable[bytes]) -> str:
+    """Return the SQL of a file, as far as one may have."""
+    text = bytearray()
+    for line in lines:
+        text += line
+        if len(text) > 4 * STATEMENT_MAX:
+            break
+    return text.decode(errors="replace")
+
+
+def _until(end: float, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the pairs.
+
+    :raises KrowlError: the time is over
+    """
+    for count, pair in enumerate(pairs):
+        if not count % _LOOKED_AT and time.monotonic() > end:
+            raise KrowlError(
+                "the time was over before the frontier was read: give more with --timeout"
+            )
+        yield pair
+
+
+@contextmanager
+def _output(kind: str, name: str) -> Iterator[Output]:
+    """Open what the result is written to; a file appears once it is whole.
+
+    :raises KrowlError: it cannot be written
+    """
+    if kind == "parquet":
+        try:
+            with write_durably(Path(name)) as file:
+                yield ParquetOutput(file)
+        except OSError as error:
+            raise KrowlError(f"{name} cannot be written: {error.strerror or error}") from error
+        return
+    made: Mapping[str, Callable[[IO[str]], Output]] = {
+        "table": TableOutput,
+        "csv": partial(CsvOutput, clean=harmless),
+        "jsonl": JsonOutput,
+    }
+    with written(name) as text:
+        yield made[kind](text)

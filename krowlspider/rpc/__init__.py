@@ -1,0 +1,1 @@
+"""Services over gRPC: a server with its limits, and what is served by it."""

@@ -1,0 +1,1 @@
+"""Modules that `make proto` makes of deploy/proto."""

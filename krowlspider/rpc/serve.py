@@ -1,0 +1,95 @@
+"""The process that serves a crawl by gRPC, beside the crawl: no call takes time of its event loop.
+
+Its first line of standard input is a `Plan`. It ends when its standard input does, as that of a
+crawl that was killed. It writes `Word`s to its standard output, each a line of JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import msgspec
+
+from krowlspider.errors import KrowlError
+from krowlspider.rpc.api import Api
+from krowlspider.rpc.process import Plan, Word
+from krowlspider.rpc.shell import Shell
+
+# Seconds between two questions whether the crawl may fetch, and between two words.
+_READY = 2.0
+_TELL = 1.0
+# How much less of a core than the crawl this process takes where cores are few.
+_NICE = 10
+
+
+async def serve(plan: Plan) -> None:
+    """Serve until standard input ends.
+
+    :raises KrowlError: the address cannot be listened at, or gRPC is not there
+    """
+    shell = Shell(plan.options)
+    # Loading it takes a while, and needs gRPC, which `Shell` has found.
+    from krowlspider.rpc.control import add_to  # noqa: PLC0415
+
+    async with Api(Path(plan.folder), plan.options.token) as api:
+        add_to(shell, api, {name: Path(path) for name, path in plan.archive.items()})
+        port = await shell.start()
+        say(Word(port=port))
+        others = [asyncio.create_task(each) for each in (tell_counts(shell), follow(shell, api))]
+        try:
+            await asyncio.to_thread(sys.stdin.buffer.read)
+        finally:
+            for other in others:
+                other.cancel()
+            await shell.stop()
+            say(Word(counts=dict(shell.counts)))
+
+
+async def follow(shell: Shell, api: Api) -> None:
+    """Have the health service follow the readiness of the crawl."""
+    while True:
+        await shell.set_ready(is_ready=await api.is_ready())
+        await asyncio.sleep(_READY)
+
+
+async def tell_counts(shell: Shell) -> None:
+    """Tell the crawl what was counted."""
+    told: dict[str, int] = {}
+    while True:
+        await asyncio.sleep(_TELL)
+        if told != shell.counts:
+            told = dict(shell.counts)
+            say(Word(counts=told))
+
+
+def say(word: Word) -> None:
+    try:
+        sys.stdout.buffer.write(msgspec.json.encode(word) + b"\n")
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        # The crawl was killed: standard input has ended too.
+        pass
+
+
+def main() -> int:
+    # Ctrl-C and a stop of the service reach all processes. The crawl ends this one.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    os.nice(_NICE)
+    # Its errors are said by the exceptions.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+    try:
+        asyncio.run(serve(plan))
+    except KrowlError as error:
+        say(Word(error=str(error)))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

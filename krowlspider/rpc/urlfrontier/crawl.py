@@ -1,0 +1,384 @@
+"""A crawl that is served: a frontier without a crawl that fetches from it.
+
+Everything here blocks, and belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from dataclasses import replace as changed
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
+
+from krowlspider.errors import JobError, scrapy_with
+from krowlspider.frontier.entry import entry_of
+from krowlspider.frontier.frontier import Frontier
+from krowlspider.frontier.limits import SessionLimits
+from krowlspider.frontier.moves.transfer import give_up
+from krowlspider.frontier.pages.row import read_row
+from krowlspider.frontier.pages.rows import PageRows
+from krowlspider.frontier.schedule.orders import DELAY
+from krowlspider.frontier.seen import FilterFile
+from krowlspider.frontier.store import schema
+from krowlspider.frontier.store.store import (
+    LevelStore,
+    check_owner,
+    entries,
+    put_owner,
+    records,
+    sync,
+)
+from krowlspider.job.folder import SNAPSHOT
+from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
+from krowlspider.rpc.urlfrontier.intake import Intake, Report, Status
+from krowlspider.rpc.urlfrontier.leases import DELETED, Leases
+from krowlspider.rpc.urlfrontier.records import (
+    CrawlState,
+    Item,
+    Ledger,
+    Phase,
+    QueueState,
+    decode_item,
+    items_prefix,
+)
+from krowlspider.urls.canonical import IdentityHasher, host_of, normalise, queued_max
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from scrapy.settings import BaseSettings
+
+    from krowlspider.job.folder import JobFolder
+
+# Keys removed in one batch.
+_STEP = 10_000
+_REMOVED = "frontier.removed"
+
+
+class Figures(NamedTuple):
+    """Numbers of a queue or a crawl: URLs that are not done, leased ones, those done, queues in
+    all and those with URLs that are not done."""
+
+    active: int
+    leased: int
+    done: int
+    queues: int
+    active_queues: int
+
+
+class ServedCrawl:
+    """The frontier in a folder, which is locked until `close`. ``crawl_id`` is kept in it.
+
+    :raises JobError: the folder cannot be used
+    :raises StoreError: the frontier cannot be opened
+    """
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        settings: BaseSettings,
+        crawl_id: str,
+        *,
+        wall: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ):
+        self._folder = folder
+        self._settings = settings
+        self._wall, self._monotonic = wall, monotonic
+        with ExitStack() as undo:
+            self._head = folder.take()
+            undo.callback(folder.leave)
+            if self._head.ring:
+                raise JobError(
+                    f"JOBDIR {folder.path} belongs to a node of a cluster, whose other nodes own"
+                    " some of its hosts: give the JOBDIR of a crawl of one process, or a new one"
+                )
+            if (folder.path / SNAPSHOT).exists():
+                raise JobError(
+                    f"JOBDIR {folder.path} is a snapshot, which clients would change: make a copy:"
+                    f" {scrapy_with('frontier', 'NEWDIR', '--restore', folder.path)}"
+                )
+            shutil.rmtree(folder.path / _REMOVED, ignore_errors=True)
+            self._open(crawl_id, new=not folder.frontier.exists())
+            undo.pop_all()
+
+    def _open(self, crawl_id: str, *, new: bool) -> None:
+        settings, head = self._settings, self._head
+        hasher = IdentityHasher(head.seed)
+        store = LevelStore(self._folder.frontier, create=new)
+        try:
+            check_owner(store, head.seed, head.ring)
+            put_owner(store, head.seed, head.ring)
+            self.ledger = Ledger(store)
+            url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
+            self._intake = Intake(self.ledger, hasher.key, self._wall, url_max)
+            # A client asks a host as it likes: there is no connection to keep.
+            limits = changed(
+                frontier_limits(settings),
+                slots=0,
+                sessions=SessionLimits(requests=1, wait=0.0, hosts=0),
+            )
+            self.frontier = Frontier(
+                store,
+                seen_set(settings, self._folder, store),
+                limits,
+                delay_policy(settings),
+                monotonic=self._monotonic,
+                wall=self._wall,
+                pages=PageRows(store, hasher.key),
+                on_admitted=self._intake.admitted,
+            )
+            self._leases = Leases(self.frontier, self.ledger, hasher.key, self._wall)
+            self._intake.open(self.frontier, self._leases)
+            self._store, self._key_of = store, hasher.key
+            if self.ledger.state is None:
+                self.ledger.put_state(CrawlState(crawl_id))
+            self._adopt()
+            self._set_least_delay(self.state.delay)
+        except BaseException:
+            store.close()
+            raise
+
+    def _adopt(self) -> None:
+        """Count the hosts of a crawl by Scrapy as queues."""
+        for name, _ in records(self._store):
+            if self.ledger.known_queue(name) is None:
+                self.ledger.put_queue(name, QueueState())
+        self.ledger.write()
+
+    @property
+    def state(self) -> CrawlState:
+        assert self.ledger.state is not None
+        return self.ledger.state
+
+    def close(self) -> None:
+        """Commit, close the frontier, and unlock the folder."""
+        self.commit()
+        self.frontier.close()
+        self._folder.leave()
+
+    # --- URLs in and out ---
+
+    def put(self, reports: Sequence[Report]) -> list[Status]:
+        """Take reports as `Intake.put`; they are durable when this returns."""
+        found = self._intake.put(reports)
+        self.commit()
+        return found
+
+    def take(
+        self, queues: int, per_queue: int, seconds: float, name: str | None = None
+    ) -> list[tuple[str, Item]]:
+        """Lease URLs as `Leases.take`; none while a person, or a client, has paused the crawl."""
+        if not self.is_active:
+            return []
+        return self._leases.take(queues, per_queue, seconds, name)
+
+    def tick(self) -> None:
+        """Do what is due by the time alone: leases end, pages are due again."""
+        self._leases.advance()
+        self.commit()
+
+    def commit(self) -> None:
+        """Make all durable that was taken."""
+        self.frontier.schedule.cache.evict()
+        commit = self.frontier.begin_commit()
+        commit.write()
+        self.frontier.end_commit(commit)
+
+    # --- orders ---
+
+    @property
+    def is_active(self) -> bool:
+        return self._store.get(schema.CRAWL_PAUSED) is None
+
+    def set_active(self, *, active: bool) -> None:
+        """Pause the crawl, or let it go on; a start of `scrapy crawl` finds it so too."""
+        batch = self._store.batch(sync=True)
+        if active:
+            batch.delete(schema.CRAWL_PAUSED)
+        else:
+            batch.put(schema.CRAWL_PAUSED, b"")
+        batch.write()
+
+    def set_delay(self, seconds: float, name: str = "") -> None:
+        """Set the least delay of a queue, or with "" of all queues. That of the settings stays.
+
+        :raises OrderError: there are too many queues with a delay of their own
+        """
+        if not name:
+            self._set_least_delay(seconds)
+            self.ledger.put_state(replace(self.state, delay=seconds))
+            return
+        orders = self.frontier.schedule.orders
+        ended = seconds <= self._least
+        order = orders.made(DELAY, name, "by URLFrontier", 0 if ended else seconds, ended=ended)
+        if orders.take(order) and not ended:
+            orders.wait(self.frontier.schedule.cache.get(name))
+        self.commit()
+
+    @property
+    def _least(self) -> float:
+        return max(delay_policy(self._settings).minimum, self.state.delay)
+
+    def _set_least_delay(self, seconds: float) -> None:
+        least = max(delay_policy(self._settings).minimum, seconds)
+        self.frontier.schedule.orders.delays.change_policy("minimum", least)
+
+    def block(self, name: str, until: float) -> None:
+        """Send no URL of a queue until a time, in epoch seconds; 0 ends that."""
+        queue = self.ledger.queue(name)
+        self._change(name, replace(queue, blocked_until=until))
+
+    def limit(self, name: str, most: int) -> bool:
+        """Send no URL of a queue once so many are done, 0 for no limit. Return False if there is
+        no such queue."""
+        queue = self.ledger.known_queue(name)
+        if queue is not None:
+            self._change(name, replace(queue, limit=most))
+        return queue is not None
+
+    def _change(self, name: str, queue: QueueState) -> None:
+        before = self.ledger.queue(name)
+        self.ledger.put_queue(name, queue)
+        self.ledger.write(sync=True)
+        now = self._wall()
+        if before.limit != queue.limit or (before.blocked_until > now >= queue.blocked_until):
+            self._leases.let_go_on(self.frontier.schedule.cache.get(name))
+
+    # --- removing ---
+
+    def delete_queue(self, name: str) -> int:
+        """Remove everything of a host, its seen marks too. Return how many URLs were not done."""
+        if self.ledger.known_queue(name) is None:
+            return 0
+        count = self.figures(name).active
+        cache = self.frontier.schedule.cache
+        self._leases.drop_host(cache.get(name))
+        self.commit()
+        host = self.frontier.schedule.ownership.seal(name)
+        for _ in give_up(self.frontier, host, ()):
+            pass
+        cache.remove(host)
+        self.frontier.poisoned.discard(name)
+        items = ((key, decode_item(value)) for key, value in self._store.items(items_prefix(name)))
+        while some := list(islice(items, _STEP)):
+            for key, _ in some:
+                self.ledger.put((name, key[-schema.KEY_SIZE :]), None)
+            self.ledger.write()
+        self.ledger.put_queue(name, None)
+        self.ledger.write()
+        self.commit()
+        return count
+
+    def clear(self) -> int:
+        """Begin anew with an empty frontier. Return how many URLs were not done."""
+        count, state, was_active = self.figures().active, self.state, self.is_active
+        self.frontier.close()
+        FilterFile(self._folder.seen).remove()
+        removed = self._folder.path / _REMOVED
+        self._folder.frontier.rename(removed)
+        sync(self._folder.path)
+        shutil.rmtree(removed)
+        self._open(state.crawl_id, new=True)
+        self.set_active(active=was_active)
+        return count
+
+    def purge(self, days: int, name: str = "") -> int:
+        """Remove the URLs that were stored so many days ago or earlier, except leased ones; those
+        of one queue only. Return how many."""
+        before = self._wall() - days * 86_400
+        self.ledger.put_state(replace(self.state, has_purged=True))
+        count = 0
+        for host in [name] if name else [host for host, _ in self.ledger.queues()]:
+            for key, value in self._store.items(items_prefix(host)):
+                item = decode_item(value)
+                if item.created >= before or item.phase in (Phase.LEASED, Phase.PURGED):
+                    continue
+                named = host, key[-schema.KEY_SIZE :]
+                self.ledger.put(named, Item("", Phase.PURGED, 0.0))
+                self.ledger.write()
+                if item.phase is Phase.QUEUED:
+                    self._leases.done(named, item, DELETED)
+                count += 1
+        self.commit()
+        return count
+
+    # --- looking ---
+
+    def figures(self, name: str = "") -> Figures:
+        """Return the numbers of a queue, or of the crawl."""
+        frontier, ledger = self.frontier, self.ledger
+        self._leases.advance()
+        if not name:
+            sums = ledger.totals
+            active = frontier.pending + sums.scheduled
+            return Figures(
+                active, sums.leased, sums.done, ledger.count, frontier.schedule.host_count
+            )
+        if (queue := ledger.known_queue(name)) is None:
+            return Figures(0, 0, 0, 0, 0)
+        pending = frontier.schedule.cache.get(name).queue.pending
+        active = pending + queue.scheduled
+        return Figures(active, queue.leased, queue.done, 1, int(active > 0))
+
+    def queue_names(self, *, include_inactive: bool) -> Iterator[str]:
+        """Yield the queues by name. An inactive one is blocked, or has no URL that is not done."""
+        now = self._wall()
+        for name, queue in self.ledger.queues():
+            if include_inactive or (
+                queue.blocked_until < now and (queue.scheduled or self._has_entries(name))
+            ):
+                yield name
+
+    def _has_entries(self, name: str) -> bool:
+        return next(entries(self._store, name), None) is not None
+
+    def items(self, name: str = "") -> Iterator[tuple[str, Item]]:
+        """Yield the URLs of a queue, or of all, with their hosts; also those that `scrapy crawl`
+        has queued or fetched."""
+        now = self._wall()
+        for host in [name] if name else (host for host, _ in self.ledger.queues()):
+            for _, value in self._store.items(items_prefix(host)):
+                item = decode_item(value)
+                if item.phase is not Phase.PURGED:
+                    yield host, item
+            for item in self._of_scrapy(host, now):
+                yield host, item
+
+    def _of_scrapy(self, host: str, now: float) -> Iterator[Item]:
+        for key, value in entries(self._store, host):
+            entry = entry_of(key, value)
+            if entry.is_plain and not self._has_item(host, entry.url):
+                yield Item(entry.url, Phase.QUEUED, 0.0, max(entry.due, now))
+        for _, value in self._store.items(schema.page_prefix(host)):
+            row = read_row(value, host)
+            if row is not None and not self._has_item(host, row.url):
+                phase = Phase.SCHEDULED if row.due else Phase.DONE
+                yield Item(row.url, phase, row.first, row.due)
+
+    def _has_item(self, host: str, url: str) -> bool:
+        return self._store.get(items_prefix(host) + self._key_of(url)) is not None
+
+    def find(self, text: str) -> tuple[str, Item] | None:
+        """Return a URL and its host; None if it is not known. One that `scrapy crawl` has seen is
+        done if it has a row, else it is queued."""
+        self._leases.advance()
+        url = normalise(text)
+        if url is None:
+            return None
+        host = host_of(url)
+        key = self._key_of(url)
+        item = self.ledger.item((host, key))
+        if item is not None:
+            return None if item.phase is Phase.PURGED else (host, item)
+        pages = self.frontier.pages
+        if pages is not None and (row := pages.get(url)) is not None:
+            phase = Phase.SCHEDULED if row.due else Phase.DONE
+            return host, Item(row.url, phase, row.first, row.due)
+        if self.frontier.seen.known(host, key):
+            return host, Item(url, Phase.QUEUED, 0.0, self._wall())
+        return None

@@ -1,0 +1,298 @@
+"""The URLFrontier service of crawler-commons, over the crawls of a folder.
+
+All that changes a crawl runs in one thread, in the order of arrival: so a queue is never given to
+two clients. What reads all of a crawl runs in another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import grpc
+import plyvel
+
+from krowlspider.errors import KrowlError
+from krowlspider.frontier.schedule.orders import OrderError
+from krowlspider.frontier.store.store import STORE_ERRORS, StoreError
+from krowlspider.rpc.generated import urlfrontier_pb2 as messages
+from krowlspider.rpc.generated.urlfrontier_pb2_grpc import URLFrontierServicer
+from krowlspider.rpc.urlfrontier.crawls import DEFAULT
+from krowlspider.rpc.urlfrontier.records import Item, Phase
+from krowlspider.rpc.urlfrontier.streams import Budget, acks, batch_acks
+from krowlspider.urls.seeds import ordered_host
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from krowlspider.rpc.urlfrontier.crawl import ServedCrawl
+    from krowlspider.rpc.urlfrontier.crawls import Crawls
+
+_T = TypeVar("_T")
+_log = logging.getLogger(__name__)
+
+# Seconds of a lease for which the client asks none.
+LEASE = 30
+# Seconds between two looks at the leases and pages whose time has come.
+_TICK = 1.0
+# Results of a list that names no number, and URLs read in one turn of the thread.
+_LISTED = 100
+_STEP = 500
+# Queues in one list.
+_QUEUES_MAX = 100_000
+_LEVELS = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+
+class Service(URLFrontierServicer):
+    """Serves ``crawls``, which belong to it until `stop`.
+
+    ``has_failed``: the disk has failed, and nothing more can be taken.
+    """
+
+    def __init__(self, crawls: Crawls):
+        self._crawls = crawls
+        self._address = ""
+        self._worker = ThreadPoolExecutor(1, "urlfrontier")
+        self._reader = ThreadPoolExecutor(1, "urlfrontier-read")
+        self._budget = Budget()
+        self._ticks: asyncio.Task[None] | None = None
+        self.has_failed = False
+
+    def start(self, address: str) -> asyncio.Task[None]:
+        """Begin to look at what is due by the time alone. The task that is returned ends only if
+        that fails. ``address`` is where the server listens."""
+        self._address = address
+        self._ticks = asyncio.create_task(self._keep_ticking())
+        return self._ticks
+
+    async def stop(self) -> None:
+        """Close all crawls, once the calls have ended."""
+        if self._ticks is not None:
+            self._ticks.cancel()
+        self._reader.shutdown(cancel_futures=True)
+        if not self.has_failed:
+            await self._run(self._crawls.close)
+        self._worker.shutdown()
+
+    async def _keep_ticking(self) -> None:
+        while True:
+            await asyncio.sleep(_TICK)
+            await self._run(self._crawls.tick)
+
+    async def _run(self, work: Callable[..., _T], *args: Any) -> _T:
+        """Do work in the thread of the crawls.
+
+        :raises StoreError: the disk failed
+        """
+        if self.has_failed:
+            raise StoreError("the disk has failed")
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._worker, work, *args)
+        except STORE_ERRORS as error:
+            if not self.has_failed:
+                self.has_failed = True
+                _log.error("Closing: the frontier cannot be written: %s", error)
+            raise
+
+    async def _do(self, context: Any, work: Callable[..., _T], *args: Any) -> _T:
+        """Do work, and end the call with a status if that cannot be done."""
+        try:
+            return await self._run(work, *args)
+        except OrderError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except (KrowlError, *STORE_ERRORS) as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+        raise AssertionError
+
+    async def _queue(self, key: str, context: Any) -> str:
+        """Return the queue of a key, "" for none; end the call if it is no host."""
+        if not key:
+            return ""
+        try:
+            return ordered_host(key)
+        except ValueError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"key: {error}")
+        raise AssertionError
+
+    async def _crawl(self, crawl_id: str, context: Any) -> ServedCrawl | None:
+        return await self._do(context, self._crawls.get, crawl_id)
+
+    # --- URLs in and out ---
+
+    async def GetURLs(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        key = await self._queue(request.key, context)
+        crawl_id = request.crawlID if request.WhichOneof("item") == "crawlID" else None
+        if key and crawl_id is None:
+            # As in the reference: a key alone names no queue.
+            return
+        seconds = request.delay_requestable or LEASE
+        asked = (request.max_queues, request.max_urls_per_queue, seconds, key)
+        for leased in await self._do(context, self._crawls.take, crawl_id, *asked):
+            yield _info(*leased)
+
+    async def PutURLs(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for ack in acks(requests, partial(self._run, self._crawls.put), self._budget):
+            yield ack
+
+    async def PutDiscovered(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for ack in batch_acks(requests, partial(self._run, self._crawls.put), self._budget):
+            yield ack
+
+    # --- lists ---
+
+    async def ListNodes(self, request: Any, context: Any) -> Any:
+        return messages.StringList(values=[self._address])
+
+    async def ListCrawls(self, request: Any, context: Any) -> Any:
+        return messages.StringList(values=await self._do(context, self._crawls.ids))
+
+    async def ListQueues(self, request: Any, context: Any) -> Any:
+        crawl = await self._crawl(request.crawlID, context)
+        start, size = request.start, min(request.size or _LISTED, _QUEUES_MAX)
+        found: list[str] = []
+        if crawl is not None:
+            names = crawl.queue_names(include_inactive=request.include_inactive)
+            async for some in self._read(islice(names, start, start + size), context):
+                found += some
+        return messages.QueueList(
+            values=found, start=start, size=len(found), crawlID=request.crawlID or DEFAULT
+        )
+
+    async def ListURLs(self, request: Any, context: Any) -> AsyncIterator[Any]:
+        start = request.start
+        found = await self._items(request, context)
+        async for some in self._read(
+            islice(found, start, start + (request.size or _LISTED)), context
+        ):
+            for host, item in some:
+                yield _known(request.crawlID or DEFAULT, host, item)
+
+    async def CountURLs(self, request: Any, context: Any) -> Any:
+        count = 0
+        async for some in self._read(await self._items(request, context), context):
+            count += len(some)
+        return messages.Long(value=count)
+
+    async def _items(self, request: Any, context: Any) -> Iterator[tuple[str, Item]]:
+        """Return the URLs that a request selects."""
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        if crawl is None:
+            return iter(())
+        found = crawl.items(key)
+        text = request.filter
+        if not text.strip():
+            return found
+        if request.ignoreCase:
+            text = text.lower()
+            return (each for each in found if text in each[1].url.lower())
+        return (each for each in found if text in each[1].url)
+
+    async def _read(self, found: Iterator[_T], context: Any) -> AsyncIterator[list[_T]]:
+        """Yield results some at a time. Between them, other calls have their turn."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                some = await loop.run_in_executor(self._reader, lambda: list(islice(found, _STEP)))
+            except (RuntimeError, *STORE_ERRORS, plyvel.Error) as error:
+                why = f"the crawl was deleted meanwhile, or cannot be read: {error}"
+                await context.abort(grpc.StatusCode.ABORTED, why)
+            if not some:
+                return
+            yield some
+
+    async def GetURLStatus(self, request: Any, context: Any) -> Any:
+        crawl = await self._crawl(request.crawlID, context)
+        found = None if crawl is None else await self._do(context, crawl.find, request.url)
+        if found is None:
+            await context.abort(grpc.StatusCode.NOT_FOUND, f"not known: {request.url[:200]}")
+            raise AssertionError
+        host, item = found
+        return _known(request.crawlID or DEFAULT, host, item)
+
+    async def GetStats(self, request: Any, context: Any) -> Any:
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        stats = messages.Stats(crawlID=request.crawlID or DEFAULT)
+        figures = None if crawl is None else await self._do(context, crawl.figures, key)
+        stats.counts["completed"] = figures.done if figures else 0
+        stats.counts["active_queues"] = figures.active_queues if figures else 0
+        if figures is not None:
+            stats.size, stats.inProcess = figures.active, figures.leased
+            stats.numberOfQueues = figures.queues
+        return stats
+
+    # --- orders ---
+
+    async def GetActive(self, request: Any, context: Any) -> Any:
+        active = await self._do(context, lambda: self._crawls.is_active)
+        return messages.Boolean(state=active)
+
+    async def SetActive(self, request: Any, context: Any) -> Any:
+        await self._do(context, partial(self._crawls.set_active, active=request.state))
+        return messages.Empty()
+
+    async def SetDelay(self, request: Any, context: Any) -> Any:
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        if crawl is not None:
+            await self._do(context, crawl.set_delay, float(request.delay_requestable), key)
+        return messages.Empty()
+
+    async def BlockQueueUntil(self, request: Any, context: Any) -> Any:
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        if crawl is not None and key:
+            await self._do(context, crawl.block, key, float(request.time))
+        return messages.Empty()
+
+    async def SetCrawlLimit(self, request: Any, context: Any) -> Any:
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        if crawl is None or not await self._do(context, crawl.limit, key, request.limit):
+            why = f"there is no queue {request.key[:200]!r} in this crawl"
+            await context.abort(grpc.StatusCode.NOT_FOUND, why)
+        return messages.Empty()
+
+    async def SetLogLevel(self, request: Any, context: Any) -> Any:
+        name = request.package
+        if name.partition(".")[0] != "krowlspider":
+            why = f"package {name[:200]!r}: give krowlspider, or a module of it"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
+        logging.getLogger(name).setLevel(_LEVELS[request.level])
+        return messages.Empty()
+
+    # --- removing ---
+
+    async def DeleteQueue(self, request: Any, context: Any) -> Any:
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        count = 0 if crawl is None else await self._do(context, crawl.delete_queue, key)
+        return messages.Long(value=count)
+
+    async def DeleteCrawl(self, request: Any, context: Any) -> Any:
+        return messages.Long(value=await self._do(context, self._crawls.delete, request.value))
+
+    async def PurgeURLs(self, request: Any, context: Any) -> Any:
+        key = await self._queue(request.key, context)
+        crawl = await self._crawl(request.crawlID, context)
+        count = 0 if crawl is None else await self._do(context, crawl.purge, request.days, key)
+        return messages.Long(value=count)
+
+
+def _info(crawl_id: str, host: str, item: Item) -> Any:
+    info = messages.URLInfo(url=item.url, key=host, crawlID=crawl_id)
+    for name, values in item.metadata.items():
+        info.metadata[name].values.extend(values)
+    return info
+
+
+def _known(crawl_id: str, host: str, item: Item) -> Any:
+    """Return a URL as PutURLs takes it: one that is not done has a time, at which it is due."""
+    later = 0 if item.phase is Phase.DONE else max(1, int(item.due))
+    known = messages.KnownURLItem(info=_info(crawl_id, host, item), refetchable_from_date=later)
+    return messages.URLItem(known=known, creation_date=int(item.created))

@@ -1,0 +1,1 @@
+"""SQL over what a crawl has archived, and what its frontier holds."""

@@ -1,0 +1,159 @@
+"""Run a query with limits: of its time, its memory, and the batches that wait to be written."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, Full, Queue
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from krowlspider.errors import KrowlError, data_size, duration, need
+from krowlspider.sql.statement import plain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# Rows of a batch, and batches that wait to be written.
+_BATCH = 2048
+_WAITING = 4
+# Seconds between two looks at time and memory.
+_LOOK = 0.05
+# Seconds that a query has to end once it is interrupted. DuckDB does not look up within one call of
+# a function, as of repeat('x', 2000000000).
+_GRACE = 2.0
+# Bytes that the process may take besides what DuckDB counts.
+_BESIDES = 300_000_000
+_NO_MEMORY = "Out of Memory Error"
+_STATM = Path("/proc/self/statm")
+_PAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Most seconds of computing, without those in which the reader of the output makes it wait; and
+    most bytes of memory."""
+
+    seconds: float
+    memory: int
+
+
+def resident() -> int:
+    """Return how many bytes of this process are in memory; 0 where that is not known."""
+    try:
+        return int(_STATM.read_text().split()[1]) * _PAGE
+    except OSError:
+        return 0
+
+
+class Run:
+    """A query in a thread of its own, so that the thread that waits for it can end it."""
+
+    def __init__(self, connection: Any, text: str, limits: Limits):
+        self._connection = connection
+        self._text = text
+        self._limits = limits
+        self._ready: Queue[Any] = Queue(_WAITING)
+        self._stopping = Event()
+        self._used = 0.0
+        self._most = resident() + limits.memory + _BESIDES
+        # A daemon: the interpreter does not wait for one that is stuck.
+        self._thread = Thread(target=self._work, name="query", daemon=True)
+
+    def each(self, begin: Callable[[Any], None], take: Callable[[Any], None]) -> None:
+        """Call ``begin`` with the schema of the result, then ``take`` with each batch.
+
+        :raises KrowlError: the query is wrong, or reaches a limit
+        """
+        self._thread.start()
+        try:
+            begin(self._next())
+            while (batch := self._next()) is not None:
+                take(batch)
+        except BaseException:
+            self._stop()
+            raise
+        self._thread.join()
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether it runs still: after `each`, only the end of the process ends it."""
+        return self._thread.is_alive()
+
+    def _next(self) -> Any:
+        """Return what the thread has made next, once it is there."""
+        begun = time.monotonic()
+        while True:
+            with suppress(Empty):
+                found = self._ready.get(timeout=_LOOK)
+                break
+            self._used += time.monotonic() - begun
+            begun = time.monotonic()
+            self._check()
+        self._used += time.monotonic() - begun
+        if isinstance(found, Exception):
+            raise self._error(found) from found
+        return found
+
+    def _error(self, error: Exception) -> KrowlError:
+        """Return what a person is told of an error. Arrow hands on those of DuckDB as its own."""
+        if _NO_MEMORY in str(error) or isinstance(error, MemoryError):
+            return self._too_much()
+        return KrowlError(plain(error, self._text))
+
+    def _too_much(self) -> KrowlError:
+        return KrowlError(
+            f"the query was ended as it needs more than {data_size(self._limits.memory)} of memory:"
+            " ask for less, or give more with --memory"
+        )
+
+    def _check(self) -> None:
+        limits = self._limits
+        if self._used > limits.seconds:
+            raise KrowlError(
+                f"the query was ended after {duration(limits.seconds)}: ask for less, or give more"
+                " time with --timeout"
+            )
+        if resident() > self._most:
+            raise self._too_much()
+
+    def _work(self) -> None:
+        try:
+            reader = self._relation().to_arrow_reader(_BATCH)
+            self._put(reader.schema)
+            for batch in reader:
+                self._put(batch)
+                if self._stopping.is_set():
+                    return
+            self._put(None)
+        except Exception as error:  # noqa: BLE001 - the other thread raises it
+            self._put(error)
+
+    def _relation(self) -> Any:
+        """Return the result, whose rows are made as they are read."""
+        duckdb = need("duckdb", "sql")
+        try:
+            return self._connection.sql(self._text)
+        except (duckdb.BinderException, duckdb.CatalogException):
+            # This way has the place in its message, and holds a whole result.
+            self._connection.execute(self._text)
+            raise
+
+    def _put(self, made: Any) -> None:
+        while not self._stopping.is_set():
+            with suppress(Full):
+                self._ready.put(made, timeout=_LOOK)
+                return
+
+    def _stop(self) -> None:
+        """End the query, if it can be ended."""
+        self._stopping.set()
+        end = time.monotonic() + _GRACE
+        while self._thread.is_alive() and time.monotonic() < end:
+            # One that comes before the query has begun is lost.
+            self._connection.interrupt()
+            self._thread.join(_LOOK)
+            if resident() > self._most + self._limits.memory:
+                break

@@ -1,0 +1,181 @@
+"""The tables of `scrapy sql`: names and columns of those of the frontier, and views over all. Pure.
+
+Those of the archive are the tables of the catalogue.
+"""
+
+from __future__ import annotations
+
+from krowlspider.catalogue.columns import PARTITIONS, TABLES, Column
+from krowlspider.sql.statement import Schemas
+
+_HOST = (Column("crawl", "text"), Column("host", "text"), Column("domain", "text"))
+_SEED = (Column("seed", "text"), Column("tag", "text"))
+
+# The tables of the frontier. Times are of UTC, to the microsecond.
+LIVE: dict[str, tuple[Column, ...]] = {
+    # One row a URL that is queued, or was set aside as it killed the process.
+    "queue": (
+        *_HOST,
+        Column("url", "text"),
+        # "page", or the kind of another file: sitemap, requisite ...
+        Column("kind", "text"),
+        Column("priority", "integer"),
+        Column("depth", "integer"),
+        # How often it failed, was throttled, and killed the process.
+        Column("retries", "integer"),
+        Column("throttled", "integer"),
+        Column("strikes", "integer"),
+        # Whether it is set aside for its strikes, and whether it was fetched before.
+        Column("set_aside", "boolean"),
+        Column("again", "boolean"),
+        # Not before; null for one that need not wait.
+        Column("due", "timestamp"),
+        Column("via", "text"),
+        Column("hops", "text"),
+        *_SEED,
+    ),
+    # One row a page that was fetched, as the frontier knows it.
+    "page_now": (
+        *_HOST,
+        Column("url", "text"),
+        Column("status", "integer"),
+        Column("depth", "integer"),
+        Column("first_fetch", "timestamp"),
+        Column("last_fetch", "timestamp"),
+        # Null before its first answer that is no passing error.
+        Column("last_change", "timestamp"),
+        # By the schedule; null without one, and for a page that is queued again.
+        Column("next_fetch", "timestamp"),
+        Column("fetches", "integer"),
+        Column("not_modified", "integer"),
+        Column("changes", "integer"),
+        Column("changes_per_day", "double"),
+        Column("etag", "text"),
+        Column("last_modified", "text"),
+        Column("payload_digest", "text"),
+        Column("text_digest", "text"),
+        # With the URL, or warc_url if it is another one, these name the record in the archive.
+        Column("warc_date", "timestamp"),
+        Column("warc_url", "text"),
+        Column("price", "text"),
+        # A sitemap or a feed that is fetched again by a schedule.
+        Column("is_list", "boolean"),
+        *_SEED,
+    ),
+    # One row a host.
+    "host_now": (
+        *_HOST,
+        Column("state", "text"),
+        Column("queued", "bigint"),
+        Column("done", "bigint"),
+        Column("dropped", "bigint"),
+        # Seconds: between two requests, of an answer on average, and asked for by robots.txt.
+        Column("delay", "double"),
+        Column("latency", "double"),
+        Column("crawl_delay", "double"),
+        # In a row.
+        Column("errors", "integer"),
+        Column("throttled", "integer"),
+        # Null for a host that a pause or a block covers.
+        Column("due", "timestamp"),
+    ),
+}
+# The parts of a frontier that each table is made of, see `RANGES`.
+PARTS = {
+    "queue": ("queue", "poison", "seeds", "words"),
+    "page_now": ("pages", "seeds", "words"),
+    "host_now": ("hosts",),
+}
+# What else names a table: FETCH is a word of SQL.
+ALIASES = {"capture": "fetch", "ccindex": "fetch"}
+_ALL = frozenset({*TABLES, *LIVE, *ALIASES})
+SCHEMAS = Schemas({"": _ALL, "main": _ALL, "ccindex": frozenset({"ccindex"})})
+
+_TYPES = {
+    "text": "VARCHAR",
+    "smallint": "SMALLINT",
+    "integer": "INTEGER",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "boolean": "BOOLEAN",
+    "timestamp": "TIMESTAMP",
+}
+# Functions of Athena that Common Crawl's examples use and DuckDB has by other names.
+MACROS = (
+    "regexp_like(text, pattern) AS regexp_matches(text, pattern)",
+    "levenshtein_distance(one, other) AS levenshtein(one, other)",
+    "approx_distinct(value) AS approx_count_distinct(value)",
+    "url_extract_path(url) AS regexp_extract(url, '^[a-z][a-z0-9+.-]*://[^/?#]*([^?#]*)', 1)",
+    "url_extract_host(url) AS regexp_extract(url, '^[a-z][a-z0-9+.-]*://([^/?#:]*)', 1)",
+)
+_COUNTS = ("fetches", "successes", "redirects", "client_errors", "server_errors", "revisits")
+# Tables that have a row a WARC file: what they are of, and what adds up.
+_SUMMED = {"host": ("host", (*_COUNTS, "bytes")), "page": ("url", ("fetches",))}
+
+
+def columns_of(table: str) -> tuple[Column, ...]:
+    """Return the columns of a table of the catalogue, with those that are in paths."""
+    return (*TABLES[table], *PARTITIONS[table])
+
+
+def quoted(text: str) -> str:
+    """Return a string of SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def name(text: str) -> str:
+    """Return a name of SQL."""
+    return '"' + text.replace('"', '""') + '"'
+
+
+def empty(columns: tuple[Column, ...]) -> str:
+    """Return a query without rows."""
+    nulls = ", ".join(f"NULL::{_TYPES[each.type]} AS {name(each.name)}" for each in columns)
+    return f"SELECT {nulls} WHERE false"
+
+
+def of_files(table: str) -> str:
+    """Return the query of a table of the catalogue over its rows, ``files.TABLE``.
+
+    A host and a page have a row in each WARC file: the latest one tells, and counts add up.
+    """
+    columns = [each.name for each in columns_of(table)]
+    if table not in _SUMMED:
+        return f"SELECT {', '.join(map(name, columns))} FROM files.{name(table)}"
+    key, sums = _SUMMED[table]
+    made = {"crawl": "crawl", key: name(key)}
+    made |= {each: f"sum({each})::BIGINT" for each in sums}
+    made |= {"first_fetch": "min(first_fetch)", "last_fetch": "max(last_fetch)"}
+    latest = [each for each in columns if each not in made]
+    packed = ", ".join(f"{name(each)} := {name(each)}" for each in latest)
+    made |= {each: f"_latest.{name(each)}" for each in latest}
+    inner = ", ".join(
+        f"{what} AS {name(each)}" for each, what in made.items() if not what.startswith("_latest")
+    )
+    return (
+        f"SELECT {', '.join(name(each) if each not in latest else made[each] for each in columns)}"
+        f" FROM (SELECT {inner}, arg_max(struct_pack({packed}), last_fetch) AS _latest"
+        f" FROM files.{name(table)} GROUP BY crawl, {name(key)})"
+    )
+
+
+def of_frontier(table: str) -> str:
+    """Return the query of a table of the frontier over its rows, ``frontier.TABLE``.
+
+    Rows name their seed by the number of its frontier and its key.
+    """
+    columns = ", ".join(
+        f"coalesce(s.url, r.{name(each.name)}) AS seed"
+        if each.name == "seed"
+        else "w.tag AS tag"
+        if each.name == "tag"
+        else f"r.{name(each.name)}"
+        for each in LIVE[table]
+    )
+    joins = "".join(
+        f" LEFT JOIN frontier.{other} {short} ON {short}.source = r.source AND {short}.key ="
+        " r.seed_key"
+        for other, short in (("seeds", "s"), ("words", "w"))
+        if _SEED[0] in LIVE[table]
+    )
+    return f"SELECT {columns} FROM frontier.{name(table)} r{joins}"

@@ -1,0 +1,94 @@
+"""Common Crawl's SQL examples run unchanged on the Parquet files of a catalogue, by DuckDB."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from krowlspider.catalogue.parquet import ParquetSink
+from krowlspider.catalogue.rows import Place, rows_of
+from tests.catalogue.warcs import archived, fetch
+from tests.corpus.warcs import html
+
+EXAMPLES = Path(__file__).parent / "common_crawl"
+# How often a pair must occur in some of them.
+_MANY = 100
+ICELANDIC = """<p>Vatnajökull er stærsti jökull Íslands. Hann er á suðausturlandi og þekur um átta
+prósent landsins. Undir jöklinum eru nokkur eldfjöll, og þar verða oft jökulhlaup. Margir ferðamenn
+koma þangað á hverju ári til að skoða íshella og jökullón.""".encode()
+
+
+def _pages() -> list[Any]:
+    pages = [fetch(f"https://www.blog.no/{n}", html(n, words=30)) for n in range(_MANY)]
+    pages += [
+        fetch("https://commoncrawl.org/", html(900)),
+        fetch("https://www.example.is/", ICELANDIC, mime=b"text/html; charset=utf-8"),
+        fetch("https://www.commoncrawl.org/a.pdf", b"%PDF-1.4", mime=b"application/pdf"),
+        fetch("https://commoncrawl.org/robots.txt", b"", mime=b"text/plain"),
+        fetch("https://commoncrawl.org/no", status=b"404 Not Found"),
+        fetch("http://192.0.2.1/", html(901)),
+    ]
+    return pages
+
+
+@pytest.fixture(scope="module")
+def warc(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return archived(tmp_path_factory.mktemp("warc"), _pages())[0]
+
+
+def answered(name: str, warc: Path, folder: Path) -> list[tuple[Any, ...]]:
+    """Return what an example answers about a crawl of the name that it asks for."""
+    text = (EXAMPLES / f"{name}.sql").read_text()
+    crawl = (re.findall(r"crawl = '([^']+)'", text) or ["CC-MAIN-2026-48"])[0]
+    sink = ParquetSink(folder, frozenset({"fetch"}))
+    sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), Place(crawl)))
+    sink.close()
+    with duckdb.connect() as database:
+        database.execute("create schema ccindex")
+        database.execute("create table ccindex.alexa_top_1m (site text, rank int, domain text)")
+        domain = "commoncrawl.org"
+        database.execute("insert into ccindex.alexa_top_1m values (?, 1, ?)", [domain, domain])
+        parquet = f"read_parquet('{folder}/fetch/**/*.parquet', hive_partitioning = true)"
+        database.execute(f"create view ccindex.ccindex as select * from {parquet}")
+        return database.execute(text).fetchall()
+
+
+# The rows that count, or None if the example asks for more pages than there are.
+@pytest.mark.parametrize(
+    ("name", "first"),
+    [
+        ("compare-mime-type-http-vs-detected", (103, "text/html", "text/html")),
+        ("correlation-language-charset", ("eng", "UTF-8")),
+        ("count-by-partition", (104, "CC-MAIN-2026-48", "warc")),
+        ("count-by-tld-page-host-domain", (100, "no", 1, 1)),
+        ("count-domains-alexa-top-1m", ("commoncrawl.org", 1, 4)),
+        ("count-domains-of-tld", (100, "blog.no")),
+        ("count-fetch-status", (1, 404)),
+        ("count-language-tld", None),
+        ("get-home-pages-languages", ("https://www.example.is/", "isl")),
+        ("get-records-for-language", ("https://www.example.is/",)),
+        ("get-records-of-domain", ("https://commoncrawl.org/",)),
+        ("get-records-of-mime-type", ("https://www.commoncrawl.org/a.pdf",)),
+        ("get-records-robotstxt", ("commoncrawl.org", 1, "org")),
+        ("host-length-distrib", (102, 3, 3)),
+        ("loglikelihood-language-tld", None),
+    ],
+)
+def test_an_example_runs_unchanged(
+    name: str, first: tuple[Any, ...] | None, warc: Path, tmp_path: Path
+):
+    found = answered(name, warc, tmp_path / "catalogue")
+    if first is None:
+        assert found == []
+    else:
+        assert first in [row[: len(first)] for row in found]
+
+
+def test_each_example_that_is_kept_is_run():
+    [marker] = [mark for mark in test_an_example_runs_unchanged.pytestmark if mark.args]
+    names = {name for name, _ in marker.args[1]}
+    assert names == {path.stem for path in EXAMPLES.glob("*.sql")}

@@ -1,0 +1,64 @@
+"""Crawls that are served, with clocks that a test moves."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from scrapy.utils.project import get_project_settings
+
+from krowlspider.rpc.urlfrontier.crawls import Crawls
+from krowlspider.rpc.urlfrontier.intake import Report, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from krowlspider.rpc.urlfrontier.crawl import ServedCrawl
+
+BEGIN = 1_800_000_000.0
+
+
+class Clock:
+    """A clock for both the time of day and the monotonic time."""
+
+    def __init__(self, now: float = BEGIN):
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def move(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def opened(path: Path, clock: Clock, **settings: object) -> Crawls:
+    found = get_project_settings()
+    for name, value in settings.items():
+        found.set(name, value, priority="cmdline")
+    return Crawls(path, found, wall=clock, monotonic=clock)
+
+
+@contextmanager
+def served(path: Path, clock: Clock, **settings: object) -> Iterator[ServedCrawl]:
+    """Open the default crawl of a folder."""
+    crawls = opened(path, clock, **settings)
+    try:
+        yield crawls.begun("")
+    finally:
+        crawls.close()
+
+
+def discovered(*urls: str, **metadata: str) -> list[Report]:
+    return [Report(url, {key: [value] for key, value in metadata.items()}) for url in urls]
+
+
+def known(url: str, refetch: float = 0.0, **metadata: str) -> list[Report]:
+    return [Report(url, {key: [value] for key, value in metadata.items()}, refetch)]
+
+
+def urls(crawl: ServedCrawl, queues: int = 0, per_queue: int = 0, seconds: float = 30) -> list[str]:
+    return [item.url for _, item in crawl.take(queues, per_queue, seconds)]
+
+
+OK, SKIPPED, FAIL = Status.OK, Status.SKIPPED, Status.FAIL

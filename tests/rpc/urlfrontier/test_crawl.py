@@ -1,0 +1,396 @@
+"""A served crawl: leases, schedule, delays, blocks and limits, over restarts and deaths."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.errors import JobError
+from krowlspider.frontier.entry import JSON, Entry
+from krowlspider.frontier.entry_queues import Candidate
+from krowlspider.rpc.urlfrontier.crawl import Figures
+from krowlspider.rpc.urlfrontier.crawls import CrawlsError
+from krowlspider.rpc.urlfrontier.intake import METADATA_MAX, Report
+from krowlspider.rpc.urlfrontier.records import Phase
+from tests.rpc.urlfrontier.served import (
+    FAIL,
+    OK,
+    SKIPPED,
+    Clock,
+    discovered,
+    known,
+    opened,
+    served,
+    urls,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+A, B, C = (f"http://a.example/{each}" for each in "abc")
+OTHER = "http://b.example/"
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_a_url_is_leased_once_and_is_done(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        assert crawl.put(discovered(A, A)) == [OK, OK]
+        assert crawl.figures() == Figures(1, 0, 0, 1, 1)
+        assert urls(crawl) == [A]
+        assert crawl.figures().leased == 1
+        clock.move(1)
+        assert urls(crawl) == []
+        assert crawl.put(known(A)) == [OK]
+        clock.move(100)
+        assert urls(crawl) == []
+        assert crawl.figures("a.example") == Figures(0, 0, 1, 1, 0)
+        assert crawl.put(discovered(A)) == [OK]
+        clock.move(100)
+        assert urls(crawl) == []
+
+
+def test_a_host_has_one_batch_out(tmp_path: Path, clock: Clock):
+    """Another client gets nothing of the host before all of the batch is acknowledged, and then not
+    before the delay of the host."""
+    with served(tmp_path, clock, KROWL_DELAY_MIN=2.0) as crawl:
+        crawl.put(discovered(A, B, C, OTHER))
+        assert sorted(urls(crawl, per_queue=2)) == [A, B, OTHER]
+        clock.move(10)
+        crawl.put(known(A))
+        clock.move(10)
+        assert urls(crawl) == []
+        crawl.put(known(B))
+        clock.move(1.9)
+        assert urls(crawl) == []
+        clock.move(0.2)
+        assert urls(crawl) == [C]
+
+
+def test_the_connections_of_our_crawls_are_no_limit(tmp_path: Path, clock: Clock):
+    """Clients have as many as they like; of one domain, only some hosts have a batch out."""
+    with served(tmp_path, clock, CONCURRENT_REQUESTS=4, KROWL_DOMAIN_CONCURRENCY=2) as crawl:
+        crawl.put(discovered(*(f"http://{number}.example/" for number in range(100))))
+        crawl.put(discovered(*(f"http://{number}.one.example/" for number in range(10))))
+        given = urls(crawl)
+        assert len(given) == 102
+        for url in given:
+            crawl.put(known(url))
+        clock.move(10)
+        assert len(urls(crawl)) == 2
+
+
+def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B, depth="3"))
+        assert urls(crawl, per_queue=1, seconds=5) == [A]
+        clock.move(4.9)
+        assert urls(crawl) == []
+        clock.move(0.2)
+        crawl.tick()
+        assert crawl.figures() == Figures(2, 0, 0, 1, 1)
+        clock.move(5)
+        taken = crawl.take(0, 0, 30)
+        assert [(item.url, item.metadata) for _, item in taken] == [
+            (B, {"depth": ["3"]}),
+            (A, {"depth": ["3"]}),
+        ]
+
+
+def test_a_lease_ends_whatever_part_of_a_millisecond_it_has(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A))
+        assert urls(crawl, seconds=5.0007) == [A]
+        for _ in range(5010):
+            clock.move(0.001)
+            crawl._leases.advance()
+        crawl.commit()
+        assert crawl.figures().leased == 0
+        clock.move(5)
+        assert urls(crawl) == [A]
+
+
+def test_a_report_after_the_end_of_its_lease_counts(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B))
+        urls(crawl, per_queue=1, seconds=5)
+        clock.move(6)
+        crawl.tick()
+        crawl.put(known(A))
+        clock.move(6)
+        assert urls(crawl) == [B]
+        assert crawl.figures() == Figures(1, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_leases_survive_a_restart(tmp_path: Path, clock: Clock, is_killed: bool):
+    """What is out stays out until its lease ends, and its report is taken; nothing is lost."""
+    crawls = opened(tmp_path, clock)
+    crawl = crawls.begun("")
+    crawl.put(discovered(A, B, C))
+    assert urls(crawl, per_queue=2, seconds=60) == [A, B]
+    if is_killed:
+        # As a kill leaves it: no clean end.
+        crawl.frontier.store.close()
+        crawl._folder.leave()
+    else:
+        crawls.close()
+    with served(tmp_path, clock) as crawl:
+        assert crawl.figures() == Figures(3, 2, 0, 1, 1)
+        clock.move(30)
+        assert urls(crawl) == []
+        crawl.put(known(B))
+        assert urls(crawl) == []
+        clock.move(31)
+        crawl.tick()
+        clock.move(10)
+        assert sorted(urls(crawl)) == [A, C]
+        crawl.put([*known(A), *known(C)])
+        assert crawl.figures() == Figures(0, 0, 3, 1, 0)
+        assert crawl.frontier.counters["done"] == 3
+
+
+def test_a_death_between_report_and_commit_loses_nothing(tmp_path: Path, clock: Clock):
+    crawls = opened(tmp_path, clock)
+    crawl = crawls.begun("")
+    crawl.put(discovered(A, B))
+    urls(crawl, seconds=60)
+    crawl._intake.put([*known(A), *known(B, clock.now + 100)])
+    crawl.frontier.store.close()
+    crawl._folder.leave()
+    with served(tmp_path, clock) as crawl:
+        clock.move(50)
+        assert urls(crawl) == []
+        clock.move(51)
+        assert urls(crawl) == [B]
+        crawl.tick()
+        assert crawl.figures() == Figures(1, 1, 1, 1, 1)
+
+
+def test_known_urls_come_when_they_are_due_the_first_first(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put([*known(A, clock.now + 20), *known(B, clock.now + 10, k="v"), *known(C)])
+        assert urls(crawl) == []
+        assert crawl.figures() == Figures(2, 0, 1, 1, 0)
+        clock.move(10)
+        assert urls(crawl) == [B]
+        crawl.put(known(B, clock.now + 5))
+        clock.move(30)
+        assert urls(crawl) == [B, A]
+
+
+def test_a_time_in_the_past_is_due_now(tmp_path: Path, clock: Clock):
+    """As URLFrontierServiceTest.RightOrder has it, after the first look at what is due."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(known(C, clock.now + 1))
+        clock.move(50)
+        assert urls(crawl) == [C]
+        crawl.put([*known(A, clock.now - 10), *known(B, clock.now - 1000), *known(C)])
+        clock.move(5)
+        assert urls(crawl) == [B, A]
+
+
+def test_the_schedule_survives_a_restart(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(known(A, clock.now + 3600, k="v"))
+    with served(tmp_path, clock) as crawl:
+        assert urls(crawl) == []
+        clock.move(3601)
+        ((host, item),) = crawl.take(0, 0, 30)
+        assert (host, item.url, item.metadata) == ("a.example", A, {"k": ["v"]})
+
+
+def test_delays_blocks_limits_and_the_pause_survive(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B, OTHER))
+        crawl.set_delay(20, "a.example")
+        crawl.block("b.example", clock.now + 100)
+        crawl.set_active(active=False)
+        clock.move(30)
+        assert urls(crawl) == []
+    with served(tmp_path, clock) as crawl:
+        assert urls(crawl) == []
+        crawl.set_active(active=True)
+        clock.move(21)
+        assert urls(crawl, per_queue=1) == [A]
+        crawl.put(known(A))
+        clock.move(19)
+        assert urls(crawl) == []
+        clock.move(2)
+        assert urls(crawl) == [B]
+        crawl.put(known(B))
+        clock.move(60)
+        assert urls(crawl) == [OTHER]
+        assert crawl.limit("a.example", 2)
+        crawl.put(discovered(C))
+    with served(tmp_path, clock) as crawl:
+        clock.move(60)
+        assert urls(crawl) == [OTHER]
+        assert crawl.limit("a.example", 0)
+        clock.move(60)
+        assert C in urls(crawl)
+
+
+def test_a_report_of_a_deferred_host_is_taken(tmp_path: Path, clock: Clock):
+    """A crawl by Scrapy has deferred it: it does not answer."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B))
+        schedule = crawl.frontier.schedule
+        schedule.deferral.defer(schedule.pop_named("a.example"))
+        assert crawl.frontier.deferred_queued == 2
+        crawl.put(known(A))
+        assert crawl.frontier.deferred_queued == 1
+
+
+def test_an_order_cannot_make_a_crawl_less_polite(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock, KROWL_DELAY_MIN=2.0) as crawl:
+        crawl.put(discovered(A, B))
+        crawl.set_delay(0)
+        crawl.set_delay(0, "a.example")
+        clock.move(3)
+        urls(crawl, per_queue=1)
+        crawl.put(known(A))
+        clock.move(1.9)
+        assert urls(crawl) == []
+
+
+def test_a_delay_of_all_queues_survives(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.set_delay(50)
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B))
+        urls(crawl, per_queue=1)
+        crawl.put(known(A))
+        clock.move(49)
+        assert urls(crawl) == []
+        clock.move(2)
+        assert urls(crawl) == [B]
+
+
+def test_a_block_ends_by_an_order(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A))
+        crawl.block("a.example", 2**63)
+        assert urls(crawl) == []
+        assert list(crawl.queue_names(include_inactive=False)) == []
+        crawl.block("a.example", 0)
+        clock.move(5)
+        assert urls(crawl) == [A]
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        Report("ftp://a.example/", {}),
+        Report("no URL", {}),
+        Report("http://user:pw@a.example/", {}),
+        Report(f"http://a.example/{'x' * 100_000}", {}),
+        Report(A, {"k": ["v" * METADATA_MAX]}),
+        Report("", {}, 0.0),
+    ],
+)
+def test_what_can_never_be_taken_is_skipped(tmp_path: Path, clock: Clock, report: Report):
+    with served(tmp_path, clock) as crawl:
+        assert crawl.put([report, *discovered(OTHER)]) == [SKIPPED, OK]
+
+
+def test_what_a_cap_refuses_may_be_sent_again(tmp_path: Path, clock: Clock):
+    settings = {"KROWL_DOMAIN_BUDGET": 1}
+    with served(tmp_path, clock, **settings) as crawl:
+        assert crawl.put(discovered(A, B)) == [OK, FAIL]
+    with served(tmp_path, clock) as crawl:
+        assert crawl.put(discovered(A, B)) == [OK, OK]
+        clock.move(60)
+        assert urls(crawl) == [A, B]
+
+
+def test_a_deleted_queue_can_be_found_again(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put([*discovered(A, B, OTHER), *known(C, clock.now + 10)])
+        urls(crawl, queues=1, per_queue=1)
+        assert crawl.delete_queue("a.example") == 3
+        assert crawl.delete_queue("a.example") == 0
+        assert crawl.figures("a.example").queues == 0
+        assert crawl.find(A) is None
+        clock.move(100)
+        crawl.put(discovered(B))
+    with served(tmp_path, clock) as crawl:
+        clock.move(100)
+        assert sorted(urls(crawl)) == [B, OTHER]
+
+
+def test_purged_urls_can_be_found_again(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put([*discovered(A), *known(B), *known(C, clock.now + 10)])
+        clock.move(86_401)
+        crawl.put(discovered(OTHER))
+        assert crawl.purge(1) == 3
+        assert [item.url for _, item in crawl.items()] == [OTHER]
+        assert crawl.figures() == Figures(1, 0, 0, 2, 1)
+        assert crawl.put(discovered(B)) == [OK]
+        clock.move(60)
+        assert sorted(urls(crawl)) == [B, OTHER]
+
+
+def test_crawls_are_apart(tmp_path: Path, clock: Clock):
+    crawls = opened(tmp_path, clock)
+    reports = [("", *discovered(A)), ("X", *discovered(A)), ("../x", *discovered(A))]
+    assert crawls.put(reports) == [OK, OK, OK]
+    assert crawls.ids() == ["DEFAULT", "X", "../x"]
+    crawls.set_active(active=False)
+    crawls.close()
+    crawls = opened(tmp_path, clock)
+    assert sorted(crawls.ids()) == ["../x", "DEFAULT", "X"]
+    assert crawls.take(None, 0, 0, 30, "") == []
+    crawls.set_active(active=True)
+    assert len(crawls.take(None, 2, 0, 30, "")) == 2
+    assert crawls.delete("X") == 1
+    assert crawls.delete("DEFAULT") == 1
+    assert crawls.ids() == ["../x"]
+    crawls.close()
+    crawls = opened(tmp_path, clock)
+    assert crawls.ids() == ["../x"]
+    crawls.close()
+
+
+def test_crawls_are_bounded(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("krowlspider.rpc.urlfrontier.crawls.CRAWLS_MAX", 2)
+    crawls = opened(tmp_path, clock)
+    found = crawls.put([("x", *discovered(A)), ("y", *discovered(A)), ("z" * 300, *discovered(A))])
+    assert found[0] is OK
+    assert all(isinstance(each, CrawlsError) for each in found[1:])
+    crawls.close()
+
+
+def test_a_folder_of_a_crawl_by_scrapy_is_served(tmp_path: Path, clock: Clock):
+    """Entries without an item are leased; those that only Scrapy can send stay for it."""
+    crawls = opened(tmp_path, clock)
+    frontier = crawls.begun("").frontier
+    frontier._admit = frontier._admission.admit
+    key = frontier.pages._key_of
+    frontier.queue(
+        [
+            Candidate("a.example", None, Entry("http://a.example/post", 1, request=JSON + b"{}")),
+            *(Candidate("a.example", key(url), Entry(url, 1)) for url in (A, B)),
+        ]
+    )
+    crawls.close()
+    with served(tmp_path, clock) as crawl:
+        assert list(crawl.queue_names(include_inactive=False)) == ["a.example"]
+        assert {item.url for _, item in crawl.items()} == {A, B}
+        assert crawl.find(A)[1].phase is Phase.QUEUED
+        clock.move(60)
+        assert urls(crawl) == [A, B]
+        assert crawl.put([*known(A), *known(B)]) == [OK, OK]
+        assert crawl.figures() == Figures(1, 0, 2, 1, 1)
+    with served(tmp_path, clock) as crawl:
+        assert crawl.figures() == Figures(1, 0, 2, 1, 1)
+
+
+def test_a_folder_in_use_is_refused(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock), pytest.raises(JobError, match="in use"):
+        opened(tmp_path, clock)
