@@ -50,7 +50,9 @@ NOT_RUN = {
 # Crawls of a cluster, as above, by a setting that they have.
 _CLUSTER = ("KROWL_CONSUL=", "KROWL_NODE_ID=")
 # Pages whose commands look at a crawl that is there, and the one that they look at.
-ON_A_CRAWL = ("frontier-admin.md", "archive.md", "catalogue.md", "corpus.md", "databases.md")
+ON_A_CRAWL = (
+    *("frontier-admin.md", "archive.md", "catalogue.md", "corpus.md", "databases.md", "sql.md"),
+)
 CRAWL = "make crawl SEEDS=seeds/example.txt CONTACT=you@example.org"
 WEB = [
     {"path": path, "headers": {"Content-Type": "text/html"}, "body": "<a href=/more>more</a>"}
