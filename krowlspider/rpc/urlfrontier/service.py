@@ -18,7 +18,7 @@ import plyvel
 
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.schedule.orders import OrderError
-from krowlspider.frontier.store.store import STORE_ERRORS
+from krowlspider.frontier.store.store import STORE_ERRORS, StoreError
 from krowlspider.rpc.generated import urlfrontier_pb2 as messages
 from krowlspider.rpc.generated.urlfrontier_pb2_grpc import URLFrontierServicer
 from krowlspider.rpc.urlfrontier.crawls import DEFAULT
@@ -48,53 +48,53 @@ _LEVELS = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
 class Service(URLFrontierServicer):
-    """Serves ``crawls``, which belong to it until `stop`. ``address`` is where it listens.
+    """Serves ``crawls``, which belong to it until `stop`.
 
-    ``failed`` is set once the disk has failed: then nothing more can be taken.
+    ``has_failed``: the disk has failed, and nothing more can be taken.
     """
 
-    def __init__(self, crawls: Crawls, address: str):
+    def __init__(self, crawls: Crawls):
         self._crawls = crawls
-        self._address = address
+        self._address = ""
         self._worker = ThreadPoolExecutor(1, "urlfrontier")
         self._reader = ThreadPoolExecutor(1, "urlfrontier-read")
         self._budget = Budget()
         self._ticks: asyncio.Task[None] | None = None
-        self.failed = asyncio.Event()
+        self.has_failed = False
 
-    def start(self) -> None:
-        """Begin to look at what is due by the time alone."""
+    def start(self, address: str) -> asyncio.Task[None]:
+        """Begin to look at what is due by the time alone. The task that is returned ends only if
+        that fails. ``address`` is where the server listens."""
+        self._address = address
         self._ticks = asyncio.create_task(self._keep_ticking())
+        return self._ticks
 
     async def stop(self) -> None:
         """Close all crawls, once the calls have ended."""
         if self._ticks is not None:
             self._ticks.cancel()
         self._reader.shutdown(cancel_futures=True)
-        if not self.failed.is_set():
+        if not self.has_failed:
             await self._run(self._crawls.close)
         self._worker.shutdown()
 
     async def _keep_ticking(self) -> None:
-        while not self.failed.is_set():
+        while True:
             await asyncio.sleep(_TICK)
-            try:
-                await self._run(self._crawls.tick)
-            except STORE_ERRORS:
-                return
+            await self._run(self._crawls.tick)
 
     async def _run(self, work: Callable[..., _T], *args: Any) -> _T:
         """Do work in the thread of the crawls.
 
         :raises StoreError: the disk failed
         """
-        if self.failed.is_set():
-            raise KrowlError("the disk has failed")
+        if self.has_failed:
+            raise StoreError("the disk has failed")
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, work, *args)
         except STORE_ERRORS as error:
-            if not self.failed.is_set():
-                self.failed.set()
+            if not self.has_failed:
+                self.has_failed = True
                 _log.error("Closing: the frontier cannot be written: %s", error)
             raise
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support import warm
+from tests.support.crawling import scrapy
 
 grpc = pytest.importorskip("grpc")
 pb = pytest.importorskip("krowlspider.rpc.generated.urlfrontier_pb2")
@@ -254,6 +255,27 @@ def test_what_is_acknowledged_survives_a_kill(tmp_path: Path):
         assert not set(out) & set(served.urls())
         assert served.put(*map(known, out)) == [ACK.OK] * len(out)
         assert served.stats().counts["completed"] == len(out)
+
+
+def test_a_token_is_asked_for_where_one_is_set(tmp_path: Path):
+    with serving(tmp_path / "job", KROWL_CONTROL_TOKEN="t" * 16) as served:
+        asked = pb.Local()
+        with pytest.raises(grpc.RpcError) as caught:
+            served.stub.ListCrawls(asked)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        access = (("authorization", f"Bearer {'t' * 16}"),)
+        assert list(served.stub.ListCrawls(asked, metadata=access).values) == []
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("0.0.0.0:7071", "from other machines"), ("7071", "is not HOST:PORT"), ("", "empty name")],
+)
+def test_an_address_that_cannot_be_served_is_refused(tmp_path: Path, address: str, words: str):
+    done = scrapy("frontier", tmp_path / "job", f"--serve={address}", code=2)
+    assert f"--serve {address}".strip() in done.stderr.decode().replace("'", "")
+    assert words in done.stderr.decode()
+    assert not (tmp_path / "job").exists()
 
 
 def test_two_clients_never_get_a_host_at_a_time(tmp_path: Path):
