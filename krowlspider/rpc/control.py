@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -31,7 +32,7 @@ NAME = pb.DESCRIPTOR.services_by_name["CrawlService"].full_name
 SUBMITTED_MAX = 10_000
 FORCED_MAX = 100
 # What a line of a file of seeds can begin with as a URL, and it has no blanks.
-_WORD = re.compile(r"[^\s#\"{\ufeff][^\s]*")
+_WORD = re.compile(r"[^\s\0#\"{\ufeff][^\s\0]*")
 # Figures of the status that have the same name and form in the proto.
 _SAME = (
     *("spider", "folder", "seconds", "done", "queued", "deferred", "hosts", "due", "in_flight"),
@@ -108,7 +109,7 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
 
     @_answers
     async def GetStatus(self, _: Any, __: Any) -> Any:
-        found = await self._api.status()
+        found = await self._api.get("status")
         return pb.GetStatusResponse(
             page_limit=found["of"] or 0,
             statuses={str(key): value for key, value in found["statuses"].items()},
@@ -127,6 +128,10 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         if not (request.HasField("delay") or request.HasField("blocked")):
             raise KrowlError("neither delay nor blocked is set: give one of them, or both")
         done = []
+        if not isfinite(request.delay):
+            raise KrowlError(
+                "delay is no number of seconds: give 0 or more, or -1 for the settings'"
+            )
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay
             done.append(

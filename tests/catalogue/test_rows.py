@@ -36,7 +36,8 @@ PAGE = f"""<!doctype html><html lang=en-GB><head><title> A  page </title>
 def test_a_page_has_the_columns_of_its_head_and_note(tmp_path: Path):
     page = fetch(URL, PAGE, b"Content-Language: en", mime=b"Text/HTML; charset=UTF-8", tag="news")
     told = [("via", "https://www.example.org/"), ("hop", "L"), ("depth", "1")]
-    told += [("hopsFromSeed", "L"), ("fetchTimeMs", "12.500")]
+    told += [("hopsFromSeed", "L"), ("fetchTimeMs", "12.500"), ("delayMs", "1500")]
+    told.append(("sourceTag", "https://www.example.org/"))
     [warc] = archived(tmp_path, [page, note(page, *told)])
     [row] = rows(warc, "fetch")["fetch"]
     line = parse(index_path(warc).read_bytes())
@@ -80,7 +81,7 @@ def test_a_page_has_the_columns_of_its_head_and_note(tmp_path: Path):
         "krowl_language": "en-GB",
         "krowl_text_digest": text_digest(PAGE, "text/html").hex(),
         "krowl_fetch_milliseconds": 12.5,
-        "krowl_delay": None,
+        "krowl_delay": 1.5,
         "krowl_hops": "L",
         "krowl_via": "https://www.example.org/",
         "krowl_seed": "https://www.example.org/",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import signal
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 Code = grpc.StatusCode
+REFUSED = (Code.INVALID_ARGUMENT, Code.FAILED_PRECONDITION)
 SERVER = b"krowlspider.rpc.serve"
 ON = {"KROWL_GRPC": "127.0.0.1:0", "PROMETHEUS_ENABLED": 1, "KROWL_DELAY_MIN": 0.2}
 
@@ -89,10 +91,17 @@ def check_the_questions(crawl: Any, own: str) -> None:
 
 
 def check_the_orders(run: Crawl, crawl: Any, own: str) -> None:
-    urls = [f"{own}new", f"{own}new", "two words", "ftp://a.test/", f'{own}x\t{{"depth": 9}}']
+    urls = [
+        f"{own}new",
+        f"{own}new",
+        "two words",
+        "ftp://a.test/",
+        f'{own}x\t{{"depth": 9}}',
+        f"{own}\0",
+    ]
     found = crawl.SubmitUrls(pb.SubmitUrlsRequest(urls=urls, max_depth=0, tag="of a program"))
-    assert (found.new, found.known, found.bad) == (1, 1, 3)
-    assert [each.index for each in found.bad_urls] == [2, 3, 4]
+    assert (found.new, found.known, found.bad) == (1, 1, 4)
+    assert [each.index for each in found.bad_urls] == [2, 3, 4, 5]
     assert code_of(crawl.SubmitUrls, pb.SubmitUrlsRequest())[0] is Code.INVALID_ARGUMENT
     wrong = pb.SubmitUrlsRequest(urls=[f"{own}y"], priority=1000)
     assert crawl.SubmitUrls(wrong).bad == 1
@@ -113,6 +122,9 @@ def check_the_orders(run: Crawl, crawl: Any, own: str) -> None:
     assert all(each.done for each in crawl.UpsertDomainPolicy(asked).outcomes)
     empty = pb.UpsertDomainPolicyRequest(domain="b.test")
     assert code_of(crawl.UpsertDomainPolicy, empty)[0] is Code.INVALID_ARGUMENT
+    for seconds in (math.nan, math.inf, -2, 1e9):
+        wrong = pb.UpsertDomainPolicyRequest(domain="b.test", delay=seconds)
+        assert code_of(crawl.UpsertDomainPolicy, wrong)[0] in REFUSED
 
     assert crawl.BlockHost(pb.BlockHostRequest(name="c.test")).outcome.done
     assert crawl.UnblockHost(pb.UnblockHostRequest(name="c.test")).outcome.done
