@@ -40,7 +40,7 @@ KEPT = 420
 # Seconds after which the file is written again.
 _WRITE_EACH = 60.0
 # The part of a core that CDX queries take together: the rest is the crawl's.
-_CDX_SHARE = 0.2
+_CDX_SHARE = 0.1
 # What a sample has: epoch seconds, then the figures.
 FIELDS = (
     "time",

@@ -44,6 +44,8 @@ _OF_DAMAGED = 1_000_000_000
 MERGED_AT_ONCE = 200
 # Bytes of an index that are read at a time.
 LINES_AT_ONCE = 64 * 1024
+# Bytes that are read in one step of a search: about two lines.
+_STEP = 1024
 
 
 class Indexes(Struct, frozen=True):
@@ -264,9 +266,11 @@ def lines_between(
     About ``at_once`` bytes are read at a time, and the index is closed in between: very many can be
     read side by side. Raises OSError.
     """
-    offset = offset_of(index, begin)
+    offset = None
     while True:
         with index.open("rb") as file:
+            if offset is None:
+                offset = _offset_in(file, begin)
             file.seek(offset)
             lines = file.readlines(at_once)
         for line in lines:
@@ -282,28 +286,40 @@ def offset_of(index: Path, begin: bytes) -> int:
     """Return where the first line of a sorted index begins that is not before ``begin``; the size
     of the index without one. Raises OSError."""
     with index.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        _seek_line(file, bisect_left(range(size), begin, key=lambda at: _line_from(file, at)))
-        return file.tell()
+        return _offset_in(file, begin)
 
 
 def line_at(index: Path, offset: int) -> bytes:
     """Return the first line that begins at ``offset`` or after it; empty without one."""
     with index.open("rb") as file:
-        _seek_line(file, offset)
-        return file.readline()
+        return _line_from(file.fileno(), offset)[1]
 
 
-def _line_from(file: BinaryIO, offset: int) -> bytes:
-    _seek_line(file, offset)
-    return file.readline() or _AFTER_ALL
+def _offset_in(file: BinaryIO, begin: bytes) -> int:
+    descriptor = file.fileno()
+    size = os.fstat(descriptor).st_size
+
+    def line(offset: int) -> bytes:
+        return _line_from(descriptor, offset)[1] or _AFTER_ALL
+
+    return _line_from(descriptor, bisect_left(range(size), begin, key=line))[0]
 
 
-def _seek_line(file: BinaryIO, offset: int) -> None:
-    """Go to the first line that begins at ``offset`` or after it."""
-    file.seek(max(offset - 1, 0))
-    if offset:
-        file.readline()
+def _line_from(descriptor: int, offset: int) -> tuple[int, bytes]:
+    """Return where the first line begins that begins at ``offset`` or after it, and that line;
+    the size of the file and nothing without one."""
+    start = max(offset - 1, 0)
+    content = b""
+    while True:
+        more = os.pread(descriptor, _STEP, start + len(content))
+        content += more
+        begin = content.find(b"\n") + 1 if offset else 0
+        end = content.find(b"\n", begin)
+        if more and (end == -1 or (offset and not begin)):
+            continue
+        if offset and not begin:
+            return start + len(content), b""
+        return start + begin, content[begin : end + 1] if end != -1 else content[begin:]
 
 
 def original_of(

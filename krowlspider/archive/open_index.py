@@ -49,7 +49,12 @@ class SortedLines:
 
     def sorted(self) -> list[bytes]:
         """Return all lines. The list is not changed later."""
-        if self._new:
+        if not self._new:
+            return self._sorted
+        if len(self._new) <= _SORTED_AT_ONCE:
+            # Both parts are found sorted, or nearly so: a few milliseconds.
+            self._sorted, self._new = sorted([*self._sorted, *sorted(self._new)]), []
+        else:
             starts = range(0, len(self._new), _SORTED_AT_ONCE)
             runs = (sorted(self._new[at : at + _SORTED_AT_ONCE]) for at in starts)
             self._sorted, self._new = list(merge(self._sorted, *runs)), []

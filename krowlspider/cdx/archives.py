@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
 from bisect import bisect_left
-from contextlib import suppress
 from heapq import merge
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.archive.cdxj import INDEX, WARC
@@ -68,7 +65,8 @@ class _Folder:
         self.path = path
         self._open = open_lines
         # When the folder was changed last, and the indexes that were there.
-        self._known: tuple[int, list[Path]] = (0, [])
+        self._changed: int | None = None
+        self._indexes: list[Path] = []
 
     def add_to(self, view: View) -> None:
         # First the open files: one that is finished in the meantime is seen twice, never missed.
@@ -82,15 +80,15 @@ class _Folder:
 
     def _finished(self) -> list[Path]:
         """Return the indexes; looking at each of thousands takes a tenth of a second."""
-        changed = 0
-        with suppress(FileNotFoundError):
-            changed = os.stat(self.path).st_mtime_ns  # noqa: PTH116 - as time_ns
-        if changed == self._known[0]:
-            return self._known[1]
-        found = indexes_in(self.path).there
-        is_settled = time.time_ns() - changed > _SAME_TIME
-        self._known = (changed if is_settled else 0), found
-        return found
+        try:
+            changed = self.path.stat().st_mtime_ns
+        except FileNotFoundError:
+            return []
+        if changed != self._changed:
+            self._indexes = indexes_in(self.path).there
+            is_settled = time.time_ns() - changed > _SAME_TIME
+            self._changed = changed if is_settled else None
+        return self._indexes
 
 
 class View:
@@ -136,4 +134,4 @@ class View:
 
 
 def _between(lines: list[bytes], begin: bytes, end: bytes) -> Iterator[bytes]:
-    return islice(lines, bisect_left(lines, begin), bisect_left(lines, end))
+    return (lines[at] for at in range(bisect_left(lines, begin), bisect_left(lines, end)))

@@ -1,6 +1,6 @@
 """Choose captures: by date and filters, with the bodies of revisits, in an order. Pure.
 
-The order of the steps is pywb's.
+The order of the steps is pywb's, with OutbackCDX's ``collapse`` at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,12 @@ def chosen(
         found = (each for each in found if choice.begin <= each.timestamp <= end)
     if choice.omit_self_redirects:
         found = (each for each in found if not is_self_redirect(each))
-    return _ordered(_collapsed(found, choice), query.order)
+    if digits := choice.collapse_time:
+        found = _first(found, lambda each: (each.timestamp[:digits], each.text("status")))
+    # As in OutbackCDX, rows of the answer are collapsed, in their order.
+    limit = query.order.limit
+    found = _ordered(found, query.order, limit if choice.collapse is None else None)
+    return islice(_collapsed(found, choice), limit)
 
 
 def _resolved(found: Iterable[Capture]) -> Iterator[Capture]:
@@ -62,8 +67,6 @@ def _resolved(found: Iterable[Capture]) -> Iterator[Capture]:
 
 
 def _collapsed(found: Iterable[Capture], choice: Choice) -> Iterable[Capture]:
-    if digits := choice.collapse_time:
-        found = _first(found, lambda each: (each.timestamp[:digits], each.text("status")))
     if choice.collapse is None:
         return found
     field, length = choice.collapse
@@ -89,15 +92,15 @@ def _last(found: Iterable[Capture], key: Callable[[Capture], object]) -> Iterato
         yield before
 
 
-def _ordered(found: Iterable[Capture], order: Order) -> Iterator[Capture]:
-    limit = order.limit
+def _ordered(found: Iterable[Capture], order: Order, limit: int | None) -> Iterable[Capture]:
+    """Return captures in an order, the first ``limit`` of them if it is not that of the index."""
     if order.sort == "default":
-        return islice(found, limit)
+        return found
     most = min(limit or SORTED_MAX, SORTED_MAX)
     if order.sort == "reverse":
         return reversed(deque(found, most))
     moment = seconds_of(order.closest)
-    return iter(heapq.nsmallest(most, found, lambda each: abs(seconds_of(each.timestamp) - moment)))
+    return heapq.nsmallest(most, found, lambda each: abs(seconds_of(each.timestamp) - moment))
 
 
 def seconds_of(timestamp: str) -> float:

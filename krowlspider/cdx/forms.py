@@ -22,8 +22,6 @@ _KINDS = {
     "jsondict": "application/json",
     "jsonarray": "application/json",
 }
-# The names that OutbackCDX has for fields in JSON.
-_OUTBACK = {"redirect": "redirecturl"}
 # Numbers in OutbackCDX's JSON.
 _NUMBERS = frozenset({"timestamp", "status", "length", "offset", "orig.length", "orig.offset"})
 
@@ -34,52 +32,51 @@ def media_type(form: Form) -> str:
 
 def texts(found: Iterable[Capture], form: Form) -> Iterator[str]:
     """Yield the texts of an answer. Raises ValueError for a broken line."""
-    fields = form.fields
     if form.name in {"jsondict", "jsonarray"}:
-        yield from _array(found, fields or (), as_rows=form.name == "jsonarray")
+        yield from _array(found, form)
         return
-    make: dict[str, Callable[[Capture, tuple[str, ...] | None], str]] = {
+    make: dict[str, Callable[[Capture, Form], str]] = {
         "cdxj": _cdxj,
         "json": _json,
         "cdx": _columns,
     }
     line_of = make[form.name]
     for each in found:
-        yield line_of(each, fields)
+        yield line_of(each, form)
 
 
-def _cdxj(capture: Capture, fields: tuple[str, ...] | None) -> str:
-    if fields is None and not capture.is_changed:
+def _cdxj(capture: Capture, form: Form) -> str:
+    if form.fields is None and not capture.is_changed:
         return capture.line.decode() + "\n"
-    values = _picked(capture, fields)
+    values = _picked(capture, form)
     values.pop("urlkey", None)
     values.pop("timestamp", None)
     return f"{capture.key.decode()} {capture.timestamp} {json.dumps(values)}\n"
 
 
-def _json(capture: Capture, fields: tuple[str, ...] | None) -> str:
-    return json.dumps(_picked(capture, fields)) + "\n"
+def _json(capture: Capture, form: Form) -> str:
+    return json.dumps(_picked(capture, form)) + "\n"
 
 
-def _picked(capture: Capture, fields: tuple[str, ...] | None) -> dict[str, Any]:
+def _picked(capture: Capture, form: Form) -> dict[str, Any]:
     values = capture.values
-    if fields is None:
+    if form.fields is None:
         return dict(values)
-    return {name: values[name] for name in fields if name in values}
+    pairs = zip(form.names, form.fields, strict=True)
+    return {name: values[field] for name, field in pairs if field in values}
 
 
-def _columns(capture: Capture, fields: tuple[str, ...] | None) -> str:
-    return (
-        " ".join(capture.text(name).replace(" ", "%20") or MISSING for name in fields or ()) + "\n"
-    )
+def _columns(capture: Capture, form: Form) -> str:
+    texts = (capture.text(field).replace(" ", "%20") or MISSING for field in form.fields or ())
+    return " ".join(texts) + "\n"
 
 
-def _array(found: Iterable[Capture], fields: tuple[str, ...], *, as_rows: bool) -> Iterator[str]:
-    names = [_OUTBACK.get(name, name) for name in fields]
+def _array(found: Iterable[Capture], form: Form) -> Iterator[str]:
+    fields, names, as_rows = form.fields or (), form.names, form.name == "jsonarray"
     yield "[" + (json.dumps(names) if as_rows else "")
     between = "," if as_rows else ""
     for each in found:
-        values = [_value(each, name) for name in fields]
+        values = [_value(each, field) for field in fields]
         yield f"{between}\n{json.dumps(_row(values, fields) if as_rows else _there(names, values))}"
         between = ","
     yield "]\n"
@@ -91,7 +88,7 @@ def _row(values: list[str | int | None], fields: tuple[str, ...]) -> list[str | 
     return [MISSING if value is None and name not in _NUMBERS else value for name, value in pairs]
 
 
-def _there(names: list[str], values: list[str | int | None]) -> dict[str, str | int]:
+def _there(names: tuple[str, ...], values: list[str | int | None]) -> dict[str, str | int]:
     pairs = zip(names, values, strict=True)
     return {name: value for name, value in pairs if value is not None}
 

@@ -37,8 +37,12 @@ def expanded(url: str, match: str) -> tuple[str, str]:
 def ranges_of(url: str, match: str) -> tuple[Range, ...]:
     """Return the ranges of a URL, in the order of the index.
 
-    :raises QueryError: there is no such match type
+    :raises QueryError: there is no such match type, or the URL is none
     """
+    try:
+        url.encode()
+    except UnicodeEncodeError as error:
+        raise QueryError(f"url={url[:80]!r} is not text in UTF-8") from error
     key = key_of(url)
     if match == "prefix":
         # The key of a URL ends neither in "/" nor in "?", but a prefix may.

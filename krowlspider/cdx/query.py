@@ -6,6 +6,7 @@ The two dialects have the same parameters, but not the same filters and forms: s
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -108,11 +109,12 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an answer. Without ``fields``, it has all of a capture. ``is_plain`` answers are
-    never compressed."""
+    """The form of an answer. Without ``fields``, it has all of a capture; ``names`` are what the
+    answer calls them. ``is_plain`` answers are never compressed."""
 
     name: str = "cdxj"
     fields: tuple[str, ...] | None = None
+    names: tuple[str, ...] = ()
     is_plain: bool = False
 
 
@@ -183,7 +185,7 @@ def _order(given: Mapping[str, str]) -> Order:
     if sort not in _SORTS:
         raise QueryError(f"sort={sort[:20]}: give one of {', '.join(_SORTS)}")
     # pywb asks with an empty date for the newest capture.
-    closest = _date(given.get("closest", ""), "closest", "00000101000000")
+    closest = latest_moment(_date(given.get("closest", ""), "closest", ""))
     if closest:
         sort = "closest"
     elif sort == "closest":
@@ -211,19 +213,20 @@ def _form(given: Mapping[str, str], dialect: Dialect) -> Form:
     if output not in forms:
         # The words are pywb's.
         raise QueryError(f"output={output[:20]} not supported")
-    names = given.get("fields") or given.get("fl") or ""
-    fields = tuple(map(own_name, names.split(","))) if names else None
-    for name in fields or ():
-        if not _FIELD.fullmatch(name):
-            raise QueryError(f"fields={names[:80]}: give names, with commas between them")
+    asked = given.get("fields") or given.get("fl") or ""
+    names = tuple(asked.split(",")) if asked else ()
+    fields = tuple(map(own_name, names)) or None
+    if not all(map(_FIELD.fullmatch, names)):
+        raise QueryError(f"fields={asked[:80]}: give names, with commas between them")
     if len(fields or ()) > _FIELDS_MAX:
         raise QueryError(f"fields=: give at most {_FIELDS_MAX}")
     # Lines of columns have the same ones throughout.
     if fields is None and forms[output] != "cdxj" and forms[output] != "json":
         original = ORIGINAL if _flag(given, "resolveRevisits") else ()
         fields = (*(CDX_9 if output == "cdx9" else CDX_11), *original)
+        names = tuple("redirecturl" if name == "redirect" else name for name in fields)
     is_plain = "gzip" in given and not _flag(given, "gzip")
-    return Form(forms[output], fields, is_plain)
+    return Form(forms[output], fields, names, is_plain)
 
 
 def _date(text: str, name: str, padding: str) -> str:
@@ -233,6 +236,13 @@ def _date(text: str, name: str, padding: str) -> str:
     if not _DATE.fullmatch(text):
         raise QueryError(f"{name}={text[:20]}: give up to 14 digits, as in 20260131120000")
     return text[:14] + padding[len(text[:14]) :]
+
+
+def latest_moment(date: str) -> str:
+    """Return the last 14 digits of a part of a date, as pywb; empty for no date."""
+    if len(date) == len("202602") and "01" <= date[4:] <= "12" and date >= "0001":
+        date += str(monthrange(int(date[:4]), int(date[4:]))[1])
+    return date and date + "99991231235959"[len(date) :]
 
 
 def _number(

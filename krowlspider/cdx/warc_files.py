@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from krowlspider.job.monitoring.endpoint import Route
 
 _BELOW = "/warc/"
+# Files that are sent at a time.
+SENT_MAX = 64
 # Bytes that are read and sent at a time.
 _PIECE = 256 * 1024
 
@@ -37,10 +39,11 @@ class WithFiles(Mapping[str, "Route"]):
         self._routes = routes
         self._folders = folders
         self._headers = {"Access-Control-Allow-Origin": origin} if origin else {}
+        self._sent = 0
 
     def __getitem__(self, path: str) -> Route:
         if (found := _file_of(self._folders, path)) is not None:
-            return partial(_send, found, self._headers)
+            return partial(self._send, found)
         return self._routes[path]
 
     def __iter__(self) -> Iterator[str]:
@@ -48,6 +51,15 @@ class WithFiles(Mapping[str, "Route"]):
 
     def __len__(self) -> int:
         return len(self._routes)
+
+    async def _send(self, path: Path, request: web.BaseRequest) -> web.StreamResponse:
+        if self._sent >= SENT_MAX:
+            return web.Response(status=503, text=f"{SENT_MAX} files are being sent: ask again\n")
+        self._sent += 1
+        try:
+            return await _send(path, self._headers, request)
+        finally:
+            self._sent -= 1
 
 
 def _file_of(folders: Sequence[Path], path: str) -> Path | None:

@@ -15,6 +15,7 @@ from krowlspider.cdx.capture import MISSING, Capture
 from krowlspider.cdx.choosing import seconds_of
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.keys import Range, ranges_of
+from krowlspider.cdx.query import latest_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -79,9 +80,7 @@ def xml_query_of(given: Mapping[str, str]) -> XmlQuery:
     if page is not None:
         offset = limit * max(_number(page, "start_page") - 1, 0)
     key = ranges[0].begin.decode().rstrip(" ")
-    return XmlQuery(
-        kind, key, ranges, date + "00000101000000"[len(date) :] if date else "", offset, limit
-    )
+    return XmlQuery(kind, key, ranges, latest_moment(date), offset, limit)
 
 
 def xml_texts(lines: Iterable[bytes], query: XmlQuery, today: str) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """The cases of OutbackCDX: WbCdxApiTest, FilterTest, IndexTest and WebappTest, by their names.
 
-Not taken: what writes to an index, aliases, access points and fuzzy keys, which are not here.
+Not taken: what writes to an index, aliases, access points and fuzzy keys, which are not here. The
+captures closest to a date are those by time, as in pywb; OutbackCDX compares the digits.
 """
 
 from __future__ import annotations
@@ -196,6 +197,18 @@ def test_json_output_format(tmp_path: Path):
     assert json.loads(text_of(archives, OUTBACK, url="nowhere.test", output="json"))[1:] == []
 
 
+def test_fields_are_named_as_they_were_asked_for(tmp_path: Path):
+    archives = archive(tmp_path / "a", row(*ONE))
+    given = {"url": ONE[1], "fl": "original,statuscode"}
+    rows = json.loads(text_of(archives, OUTBACK, output="json", **given))
+    assert rows == [["original", "statuscode"], [ONE[1], 200]]
+    [found] = json.loads(text_of(archives, OUTBACK, output="jsondict", **given))
+    assert found == {"original": ONE[1], "statuscode": 200}
+    assert lines_of(archives, OUTBACK, output="cdxj", **given)[0].endswith(
+        '{"original": "http://example.org/", "statuscode": "200"}'
+    )
+
+
 # --- filters ---
 
 
@@ -273,6 +286,17 @@ def test_collapse(tmp_path: Path, given: dict[str, str], expected: list[str]):
     )
     assert lines_of(archives, OUTBACK, url=url, fl="timestamp", **given) == expected
     assert lines_of(archives, OUTBACK, url="nowhere.test", fl="timestamp", **given) == []
+
+
+def test_answer_is_collapsed_in_its_order(tmp_path: Path):
+    """As OutbackCDX does, not before: the last capture in reverse is the first one."""
+    dates = ["20190101000000", "20190102000000", "20190103000000"]
+    archives = archive(tmp_path / "a", *(row(date, "http://a.org/") for date in dates))
+    given = {"url": "a.org", "fl": "timestamp", "collapse": "digest"}
+    assert lines_of(archives, OUTBACK, sort="reverse", **given) == [dates[2]]
+    assert lines_of(archives, OUTBACK, sort="reverse", limit=1, **given) == [dates[2]]
+    found = lines_of(archives, OUTBACK, sort="closest", closest="2019010201", **given)
+    assert found == [dates[1]]
 
 
 # --- order and dates ---

@@ -15,7 +15,7 @@ import pytest
 from krowlspider.cdx.archives import Archives
 from krowlspider.cdx.pace import ClientGone
 from krowlspider.cdx.route import ANSWERS_MAX, CdxRoute
-from krowlspider.cdx.warc_files import WithFiles
+from krowlspider.cdx.warc_files import SENT_MAX, WithFiles
 from krowlspider.job.monitoring.access import HostNames
 from krowlspider.job.monitoring.endpoint import Endpoint
 from tests.archive.captures import capture, series, written
@@ -241,6 +241,22 @@ async def test_open_file_is_found_after_it_has_ended(tmp_path: Path):
         for _ in range(2):
             assert (await said(port, f"/warc/{path.name}"))[0].split()[1] == "200"
             files.close()
+
+
+async def test_so_many_files_are_sent_at_a_time(tmp_path: Path):
+    with (tmp_path / "a.warc.gz").open("wb") as file:
+        # More than the kernel takes off the server's hands.
+        file.truncate(64 * 1024 * 1024)
+    async with serving(Archives([tmp_path])) as port:
+        writers = []
+        for _ in range(SENT_MAX):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+            writer.write(b"GET /warc/a.warc.gz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            writers.append(writer)
+        assert (await said(port, "/warc/a.warc.gz"))[0].split()[1] == "503"
+        for writer in writers:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize(

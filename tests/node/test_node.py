@@ -16,6 +16,7 @@ import urllib.request
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
+from urllib.parse import quote
 
 import pytest
 
@@ -354,6 +355,10 @@ def assert_all_are_asked_together(crawl: NodeCrawl, url: str) -> None:
     for found in (json.loads(text), said["total"]):
         for name in ("pages", "hosts"):
             assert found["whole"][name] == said["p1"]["whole"][name] + said["p2"]["whole"][name]
+    # The captures of both processes, one with the URL.
+    [captured] = ask(f"{page_of(crawl.jobdir)}/cdx?url={quote(url)}")[1].splitlines()
+    names = {file.name for each in crawl.folders for file in (each / "warc").iterdir()}
+    assert json.loads(captured[captured.index("{") :])["filename"] in names
     assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast?target=x")[0] == 400
     assert ask(f"{page_of(crawl.jobdir)}/api/v1/forecast") == (200, "null")
 
