@@ -144,13 +144,14 @@ class LivePage:
         from krowlspider.archive.open_index import WriterLines  # noqa: PLC0415
         from krowlspider.cdx.archives import Archives  # noqa: PLC0415
         from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
+        from krowlspider.views.frontier_copy import copy_routes  # noqa: PLC0415
         from krowlspider.views.live_page import HEADERS, index_now_routes, routes  # noqa: PLC0415
-        from krowlspider.views.rows import rows_routes  # noqa: PLC0415
 
         orders = partial(Ordering, self._crawler)
         made = routes(self._control, self._history.samples, orders, self._token.text)
         crawl, settings = crawl_of(self._crawler), self._crawler.settings
-        made |= rows_routes(lambda: crawl.job.store, self._token.text)
+        job = crawl.job
+        made |= copy_routes(lambda: job.folder.path, lambda: job.store, self._token.text)
         if settings.getbool("KROWL_ARCHIVE"):
             folder = warc_folder(settings, crawl.job.folder.path)
             writer = crawl.job.archive

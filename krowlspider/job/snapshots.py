@@ -189,6 +189,26 @@ def take_stopped(folder: JobFolder, store: LevelStore, archive: Path, target: Pa
         raise
 
 
+# How the name of a copy of a frontier begins, in the JOBDIR.
+COPY = "sql-"
+
+
+def copy_frontier(store: LevelStore, target: Path) -> None:
+    """Copy the frontier of a crawl that runs, as it is at one moment, to a new folder. This blocks.
+
+    :raises StoreError: the frontier has failed
+    :raises OSError: the disk failed or has no room
+    """
+    copier = Copier()
+    copy = LevelCopy(store, target, copier.take, copier.link, copier.copy)
+    try:
+        copy.gather()
+        copy.fix()
+        copy.complete()
+    finally:
+        copy.close()
+
+
 class Snapshot:
     """A snapshot of ``folder`` on its way to ``target``.
 

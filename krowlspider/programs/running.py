@@ -7,7 +7,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http import HTTPStatus
-from http.client import HTTPConnection, HTTPException, HTTPResponse
+from http.client import HTTPConnection, HTTPException
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,9 +36,6 @@ _TIMEOUT = 5.0
 _TIMEOUT_OF_FILE = 60.0
 # Bytes of an answer that are read.
 _ANSWER_MAX = 4_000_000
-# Bytes of a block of rows: an entry may have a request of some megabytes.
-_BLOCK_MAX = 256_000_000
-_DECODE_ROWS = msgspec.msgpack.Decoder(tuple[str, list[tuple[bytes, bytes]]]).decode
 
 
 class NoCrawlError(KrowlError):
@@ -135,31 +132,15 @@ class Source:
         finally:
             connection.close()
 
-    def rows(
-        self, parts: Iterable[str], token: str
-    ) -> Iterator[tuple[str, list[tuple[bytes, bytes]]]]:
-        """Yield pairs of key and value of parts of the frontier, see `RANGES`, by the name of
-        their part.
+    def copy_frontier(self, token: str) -> Path:
+        """Return the folder of a copy of the crawl's frontier, which is to be removed.
 
-        :raises KrowlError: the crawl has refused it, with its reason, or has ended meanwhile
+        :raises KrowlError: the crawl has refused it, with its reason
+        :raises NoCrawlError: there is no answer
         """
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-        body = json.dumps({"parts": list(parts)}).encode()
-        connection = HTTPConnection(urlsplit(self.url).netloc, timeout=_TIMEOUT_OF_FILE)
-        try:
-            connection.request("POST", "/api/v1/rows", body, headers)
-            answer = connection.getresponse()
-            if answer.status != HTTPStatus.OK:
-                raise KrowlError(_reason(answer.read(_ANSWER_MAX).decode(errors="replace")))
-            while size := int.from_bytes(_exactly(answer, 4)):
-                yield _DECODE_ROWS(_exactly(answer, size))
-        except (OSError, HTTPException, ValueError) as error:
-            raise NoCrawlError(
-                f"The crawl at {self.url} has ended, or has broken off, before its frontier was"
-                " read: do it again"
-            ) from error
-        finally:
-            connection.close()
+        found = self._answer("frontier-copy", b"{}", headers, timeout=_TIMEOUT_OF_FILE)
+        return Path(found["folder"])
 
     def whole_snapshot(self, target: Path) -> str:
         """Return what the crawl says of the snapshot that was begun to a folder, "" while it is not
@@ -207,13 +188,6 @@ class Source:
             self.ask("pages"),
             {name: [row[at] for row in samples] for at, name in enumerate(past["fields"])},
         )
-
-
-def _exactly(answer: HTTPResponse, size: int) -> bytes:
-    """:raises ValueError: it ends before, or is too long"""
-    if size > _BLOCK_MAX or len(found := answer.read(size)) < size:
-        raise ValueError("not whole")
-    return found
 
 
 def _reason(text: str) -> str:

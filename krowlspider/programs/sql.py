@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from contextlib import ExitStack, closing, contextmanager
@@ -22,6 +23,7 @@ from krowlspider.frontier.admin.ranges import RANGES
 from krowlspider.frontier.admin.repair import gone, is_there
 from krowlspider.frontier.store.store import LevelStore, check_owner
 from krowlspider.job.folder import JobFolder, JobInUseError, processes_in
+from krowlspider.job.snapshots import COPY
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, read_lines, written
 from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
@@ -209,7 +211,16 @@ class Command(Program):
                 yield from ((part, RANGES[part](store)) for part in parts)
         except JobInUseError as error:
             with reached(error) as crawl:
-                yield from crawl.rows(parts, token_of(error, self.settings))
+                copy = crawl.copy_frontier(token_of(error, self.settings))
+            if copy.parent != error.path.resolve() or not copy.name.startswith(COPY):
+                raise JobError(
+                    f"JOBDIR {error.path} is that of another crawl than the one asked"
+                ) from error
+            try:
+                with closing(LevelStore(copy / "frontier")) as store:
+                    yield from ((part, RANGES[part](store)) for part in parts)
+            finally:
+                shutil.rmtree(copy, ignore_errors=True)
 
     def _leave(self, kind: type[BaseException] | None) -> None:
         """End the process with a query in it that does not stop."""

@@ -35,7 +35,7 @@ from krowlspider.views.order_fields import (
 from krowlspider.views.ordering import Ordering, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from krowlspider.job.crawls import TakeSubmission
     from krowlspider.job.explain import Explanation
@@ -369,16 +369,16 @@ async def _explained(
 
 async def _forecast(control: Control, request: web.BaseRequest) -> CrawlForecast | None:
     """Return the forecast, which may take some seconds where there are many pages."""
-    return await _in_time(control.forecast(request.query.get("target", "").strip()), request)
+    return await in_time(control.forecast(request.query.get("target", "").strip()), request)
 
 
 async def _seeds(control: Control, request: web.BaseRequest) -> SeedReport:
     """Return the rows of seeds and tags, which may take minutes where there are many seeds."""
     tag, limit = request.query.get("tag"), _limit(request, 100, SEEDS_MAX)
-    return await _in_time(control.seeds(tag, limit), request)
+    return await in_time(control.seeds(tag, limit), request)
 
 
-async def _in_time(answer: Coroutine[Any, Any, _T], request: web.BaseRequest) -> _T:
+async def in_time(answer: Awaitable[_T], request: web.BaseRequest) -> _T:
     """Return an answer; its client waits as long as it takes."""
     made = asyncio.ensure_future(answer)
     try:
