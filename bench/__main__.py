@@ -9,6 +9,7 @@
 - ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
   the sources of the pages, with ``--peers`` its rate beside others'
 - ``corpus-quality``: its texts, rules, languages and duplicates on data of others (``--sets DIR``)
+- ``databases``: rows of a catalogue into PostgreSQL and SQLite
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``: a crawl with and without ``scrapy corpus --follow`` beside it
 - ``crawl``: whole crawls of one web by this crawler and others
@@ -45,6 +46,7 @@ from bench import (
     corpus,
     corpusquality,
     crawl,
+    databases,
     duplicates,
     exact,
     follow,
@@ -185,6 +187,12 @@ def _trees(args: argparse.Namespace) -> None:
     _write("trees", rows)
 
 
+def _databases(args: argparse.Namespace) -> None:
+    figures = databases.measure(args.pages, args.rounds, args.scratch)
+    print(json.dumps(figures))
+    _write("databases", figures)
+
+
 def _duplicates(args: argparse.Namespace) -> None:
     rows = list(duplicates.measure(args.urls, args.scratch))
     print(growth.table(rows))
@@ -300,6 +308,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "corpus-quality": _corpus_quality,
     "control": _control,
     "crawl": _crawl,
+    "databases": _databases,
     "duplicates": _duplicates,
     "follow": _follow,
     "growth": _growth,
@@ -322,6 +331,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
 # Defaults of single benchmarks that differ from the common ones.
 _OWN: dict[str, dict[str, Any]] = {
     "control": {"urls": [1_000_000], "rounds": 20},
+    "databases": {"pages": 20_000, "rounds": 10},
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
     "follow": {"rounds": 2, "pages": 150_000},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},

@@ -25,19 +25,25 @@ _HOSTS, _LINKS = 20_000, 200_000
 _SHEET = (
     '[[sheet]]\nname = "s{0}"\nmatch = ["host{0}.example{1}.org"]\ndelay = {2}\nmax_pages = {0}\n'
 )
+_MIXED = (
+    '[[sheet]]\nname = "s{0}"\nmatch = ["{1}"]\ndelay = {2}\nmax_pages = {0}\n'
+    'exclude = ["/print/", "[?&]sort="]\n'
+)
 
 
 def measure(sheets: int, rounds: int) -> dict[str, float]:
-    """Return CPU seconds to read a file of so many sheets, each for a host, and microseconds of a
-    new host and of a link, with and without a sheet: medians."""
-    text = _file(sheets)
+    """Return CPU seconds to read a file of so many sheets, each for a host, and one of sheets with
+    three keys each, of which half are for a path; and microseconds of a new host and of a link,
+    with and without a sheet: medians."""
+    text, mixed = _file(sheets), _mixed_file(sheets)
     covered = [f"host{at % sheets + 1}.example{at % sheets % 1000}.org" for at in range(_HOSTS)]
     others = [f"host{at}.other{at % 1000}.org" for at in range(_HOSTS)]
     found = defaultdict[str, list[float]](list)
     for _ in range(rounds):
-        begun = process_time()
-        policies = Policies.parse(text, "policies.toml")
-        found["read_s"].append(process_time() - begun)
+        for name, read in (("read_mixed_s", mixed), ("read_s", text)):
+            begun = process_time()
+            policies = Policies.parse(read, "policies.toml")
+            found[name].append(process_time() - begun)
         for name, hosts in (("covered", covered), ("other", others)):
             found[f"new_{name}_host_us"].append(_each(policies.of_host, hosts))
         found["covered_link_us"].append(_each(partial(_of, policies), covered[:1]))
@@ -79,6 +85,15 @@ def crawls(sheets: int, pages: int, rounds: int) -> dict[str, Any]:
 
 def _file(sheets: int) -> str:
     return "".join(_SHEET.format(at + 1, at % 1000, at % 50 + 1) for at in range(sheets))
+
+
+def _mixed_file(sheets: int) -> str:
+    return "".join(
+        _MIXED.format(at, f"org,example{at % 1000},host{at},)/news/{at % 7}", at % 50 + 1)
+        if at % 2
+        else _MIXED.format(at, f"host{at}.example{at % 1000}.org", at % 50 + 1)
+        for at in range(sheets)
+    )
 
 
 def _of(policies: Policies, host: str) -> object:

@@ -94,20 +94,24 @@ class ParquetSink:
 
         Rows are in memory as columns until they are sorted.
         """
-        tables: dict[Path, _Table] = {}
+        # By the table and the values of its partition.
+        tables: dict[tuple[object, ...], _Table] = {}
         counts = dict.fromkeys(sorted(self._tables), 0)
         for table, row in rows:
             counts[table] += 1
-            part = self._folder / table / _partition(table, row)
-            if part not in tables:
-                tables[part] = _Table(TABLES[table])
-            tables[part].add(row)
+            key = (table, *(row[name] for name, _, _ in PARTITIONS[table]))
+            if key not in tables:
+                tables[key] = _Table(TABLES[table])
+            tables[key].add(row)
         file = name.removesuffix(WARC) + _SUFFIX
-        for part, rest in tables.items():
+        made = set()
+        for (name_of_table, *values), rest in tables.items():
+            table = str(name_of_table)
+            made.add(part := self._folder / table / _partition(table, values))
             make_directory(part)
             with write_durably(part / file) as draft:
                 rest.write(draft)
-        for part in {each for table in TABLES for each in self._parts(table)} - tables.keys():
+        for part in {each for table in TABLES for each in self._parts(table)} - made:
             # Another try may have had other partitions.
             (part / file).unlink(missing_ok=True)
         with write_durably(self._markers / name) as draft:
@@ -133,9 +137,9 @@ def _refuse_others(folder: Path) -> None:
         raise KrowlError(f"{folder} is a file: give a folder with -o")
 
 
-def _partition(table: str, row: Row) -> str:
-    columns = PARTITIONS[table]
-    return "/".join(f"{name}={quote(str(row[name]), safe=' ')}" for name, _, _ in columns)
+def _partition(table: str, values: Sequence[object]) -> str:
+    named = zip(PARTITIONS[table], values, strict=True)
+    return "/".join(f"{column.name}={quote(str(value), safe=' ')}" for column, value in named)
 
 
 class _Table:

@@ -51,11 +51,6 @@ class Place(NamedTuple):
 NOWHERE = Place("")
 
 
-class _Line(NamedTuple):
-    text: bytes
-    parsed: IndexLine
-
-
 def ignore(fault: str) -> None:
     """Report no fault."""
 
@@ -73,16 +68,18 @@ def rows_of(
     """
     lines = _index_of(path)
     reader = _Reader(path, tables, place, fault)
-    for table, row in reader.read({offset: line for offset, (_, line) in lines.items()}):
-        yield table, row | {"crawl": place.crawl}
+    for table, row in reader.read(lines):
+        row["crawl"] = place.crawl
+        yield table, row
     for table in (each for each in _SUMS if each in tables):
-        for row in reader.sums(table, [text for text, _ in lines.values()]):
-            yield table, row | {"crawl": place.crawl}
+        for row in reader.sums(table, list(lines.values())):
+            row["crawl"] = place.crawl
+            yield table, row
 
 
-def _index_of(path: Path) -> dict[int, _Line]:
-    """Return the index lines of a file by offset: those beside it if they are current and whole,
-    else lines made of the file."""
+def _index_of(path: Path) -> dict[int, bytes]:
+    """Return the index lines of a file by offset, in their order: those beside it if they are
+    current and whole, else lines made of the file."""
     index = index_path(path)
     with suppress(FileNotFoundError, ValueError):
         if index.stat().st_mtime_ns >= path.stat().st_mtime_ns:
@@ -94,11 +91,15 @@ def _index_of(path: Path) -> dict[int, _Line]:
     return _by_offset(path, sorted(line.encode() for line in made))
 
 
-def _by_offset(path: Path, lines: Iterable[bytes]) -> dict[int, _Line]:
+def _by_offset(path: Path, lines: Iterable[bytes]) -> dict[int, bytes]:
     """:raises ValueError: a line is broken, or of another file"""
-    found = {(line := parse(text)).offset: _Line(text, line) for text in lines}
-    if any(line.filename != path.name for _, line in found.values()):
-        raise ValueError("lines of another file")
+    found = {}
+    for text in lines:
+        line = parse(text)
+        if line.filename != path.name:
+            raise ValueError("a line of another file")
+        # As bytes they take a third of the memory.
+        found[line.offset] = text
     return found
 
 
@@ -110,12 +111,12 @@ class _Reader:
         self._tables = tables
         self._place = place
         self._fault = fault
-        self._hosts, self._pages = Hosts(), Pages()
+        self._hosts, self._pages = Hosts(), Pages(path.name)
         # The ids of captures, by the offset of their records.
         self._ids: dict[int, str] = {}
         self._waiting: OrderedDict[str, Row] = OrderedDict()
 
-    def read(self, lines: Mapping[int, IndexLine]) -> Iterator[tuple[str, Row]]:
+    def read(self, lines: Mapping[int, bytes]) -> Iterator[tuple[str, Row]]:
         """Yield the rows of captures that have one of these index lines."""
 
         def damage(offset: int, reason: str) -> None:
@@ -126,7 +127,7 @@ class _Reader:
                 if record.record_type == WarcRecordType.metadata:
                     self._take_note(record)
                 elif (line := lines.get(offset)) is not None and is_http(record):
-                    yield from self._read_capture(record, line)
+                    yield from self._read_capture(record, parse(line))
         for row in self._waiting.values():
             yield "fetch", row
 
@@ -160,10 +161,10 @@ class _Reader:
         if not of or record.content_length > _NOTE_MAX:
             return
         url = target(record)
-        note = Note.of(record.reader.read())
-        self._pages.add_seed(url, note.seed_of(url))
+        note = Note.of(record.reader.read(), url)
+        self._pages.add_seed(url, note.seed)
         if (row := self._waiting.get(of)) is not None:
-            row |= note.columns(url)
+            row |= note.columns()
 
     def sums(self, table: str, lines: Sequence[bytes]) -> Iterator[Row]:
         """Yield the rows of a table that are made at the end of the file."""

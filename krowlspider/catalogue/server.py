@@ -191,6 +191,7 @@ def _place(options: dict[str, Any]) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Return what went wrong in one line."""
+    """Return what went wrong in one line: libpq's others are hints."""
     message: str | None = getattr(getattr(error, "diag", None), "message_primary", None)
-    return " ".join((message or str(error)).split())
+    lines = (message or str(error)).splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -47,11 +47,11 @@ class SqliteSink:
         with _one_line(self.place):
             self._connection = sqlite3.connect(path, timeout=lock_max, isolation_level=None)
             try:
-                # Readers do not wait for a writer, nor a writer for them.
-                self._connection.execute("PRAGMA journal_mode = WAL")
                 self._connection.execute("PRAGMA synchronous = FULL")
                 with self._transaction():
                     self._migrate()
+                # Readers do not wait for a writer, nor a writer for them. It is kept in the file.
+                self._connection.execute("PRAGMA journal_mode = WAL")
             except BaseException:
                 self._connection.close()
                 raise

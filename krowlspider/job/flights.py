@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from krowlspider.archive.write.records import FetchNote
     from krowlspider.frontier.entry_queues import Lease
     from krowlspider.frontier.store.store import Batch
     from krowlspider.job.codec import RequestCodec
@@ -306,11 +307,22 @@ class Flights:
             return
         if note is not None:
             # Before the acknowledgement, as in `over`.
-            self._job.notes.hand_in(note, request.meta)
+            self._hand_in(note, in_flight, request)
             in_flight.note = None
         in_flight.lease = None
         self._give_back(lease)
         self._frontier.acknowledge(lease)
+
+    def _hand_in(self, note: FetchNote, in_flight: InFlight, request: Request) -> None:
+        """Write the note of a request to the archive, with the delay of its host now, and the seed
+        from which its page was found, where that is known."""
+        host, lease, seed = in_flight.host, in_flight.lease, ""
+        if lease is not None and self._seed_names is not None:
+            entry = lease.entry
+            found = entry.seed or entry.depth
+            seed = self._seed_names.url_of(entry.seed) if found else entry.url
+        delay = self._job.rule.of(host.name).delay(host.rate)
+        self._job.notes.hand_in(note, request.meta, delay, seed)
 
     def keep_queued(self) -> None:
         """Leave the pages of all present requests queued for the next start: none of them is
@@ -331,7 +343,7 @@ class Flights:
             in_flight.trace.finish(in_flight.failure)
         if in_flight.note is not None:
             # Before the acknowledgement: the next commit makes both durable.
-            self._job.notes.hand_in(in_flight.note, request.meta)
+            self._hand_in(in_flight.note, in_flight, request)
         if in_flight.lease is not None:
             if in_flight.stays:
                 return

@@ -150,12 +150,17 @@ class Provenance:
         note.fields.append(("error", error.kind))
         return note
 
-    def hand_in(self, note: FetchNote, meta: Mapping[str, Any]) -> None:
+    def hand_in(
+        self, note: FetchNote, meta: Mapping[str, Any], delay: float, seed: str = ""
+    ) -> None:
         """Write a note to the archive.
 
-        It gets the fields that the spider has set in ``meta`` of the request.
+        It gets the ``delay`` of the host in seconds, the ``seed`` as Heritrix names it, and the
+        fields that the spider has set in ``meta`` of the request.
         """
         if self._of_fetches:
+            note.fields.append(("delayMs", f"{delay * 1000:.0f}"))
+            note.fields += [("sourceTag", seed)] if is_uri(seed) else []
             note.fields += [
                 (name, str(meta[key])) for key, name in _BY_SPIDER.items() if key in meta
             ]

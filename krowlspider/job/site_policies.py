@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 
 # Seconds between two checks of the file; a change takes effect after two checks.
 _INTERVAL = 1.0
-# Bytes of a file: about 200,000 sheets. Splitting it into lines holds the event loop for 0.1 s.
-SIZE_MAX = 16 * 1024 * 1024
+# Bytes of a file: 100,000 sheets with 335 bytes each.
+SIZE_MAX = 32 * 1024 * 1024
 # Errors of a file that are logged.
 _ERRORS_LOGGED = 20
 

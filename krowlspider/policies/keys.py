@@ -165,7 +165,13 @@ def _texts(value: object) -> tuple[str, ...]:
 
 
 def _expressions(value: object) -> tuple[re.Pattern[str], ...]:
-    return tuple(map(expression, _texts(value)))
+    return _compiled(_texts(value))
+
+
+# Many sheets have the same ones.
+@lru_cache(maxsize=4096)
+def _compiled(texts: tuple[str, ...]) -> tuple[re.Pattern[str], ...]:
+    return tuple(map(expression, texts))
 
 
 @lru_cache(maxsize=4096)
@@ -192,7 +198,8 @@ def expression(text: str) -> re.Pattern[str]:
 def _headers(value: object) -> dict[str, str]:
     if not isinstance(value, dict):
         raise ValueError('must be a table such as { "Accept-Language" = "de" }')  # noqa: TRY004
-    if twice := [name for name, count in Counter(map(str.lower, value)).items() if count > 1]:
+    if len(set(map(str.lower, value))) < len(value):
+        twice = [name for name, count in Counter(map(str.lower, value)).items() if count > 1]
         raise ValueError(f"{twice[0]} stands twice: a header has one value, whatever its case")
     for name, text in value.items():
         if not _TOKEN.fullmatch(name):

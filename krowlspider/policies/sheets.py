@@ -57,7 +57,13 @@ _QUOTED, _FLAG, _WHOLE, _FRACTION, _LIST = range(2, 7)
 _TEXTS = re.compile(_TEXT)
 # The rows that differ in each sheet, as most are written.
 _OWN = re.compile(r"(name|match) = (\[)?\"([^\"\\\x00-\x1f\x7f]*+)\"(\])?")
+# The table of headers, with plain texts.
+_PAIR = rf"[ \t]*+([\w-]++|{_TEXT})[ \t]*+=[ \t]*+({_TEXT})[ \t]*+"
+_HEADERS = re.compile(rf"headers[ \t]*+=[ \t]*+\{{((?:[^\"'{{}}#\[\]]|{_TEXT})++)\}}{_END}")
+_PAIRS = re.compile(rf"{_PAIR}(?:,|\Z)", re.ASCII)
 _BLANK = re.compile(_END)
+# The path of a prefix that is its own normal form.
+_PLAIN_PATH = re.compile(r"/[A-Za-z0-9_/-]*+")
 # Rows of a file that are kept while it is read: sheets often have the same ones.
 _ROWS_MAX = 4096
 _KEY = re.compile(r"[ \t]*(?:\[[ \t]*sheet[ \t]*\.[ \t]*)?[\"']?([\w-]+)[\"']?[ \t]*(?:\]|=|\.)")
@@ -452,6 +458,11 @@ def _plain(
                 known[row] = key, value
         elif _BLANK.fullmatch(row):
             continue
+        elif (read := _HEADERS.fullmatch(row)) is not None:
+            pairs = _pairs(read[1])
+            if pairs is None:
+                return None
+            key, value = "headers", pairs
         else:
             return None
         if key in values:
@@ -459,6 +470,22 @@ def _plain(
         values[key] = value
         lines.append(at)
     return values, lines
+
+
+def _pairs(text: str) -> dict[str, str] | None:
+    """Return the pairs of an inline table; None if tomllib must read it."""
+    pairs: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        if (read := _PAIRS.match(text, at)) is None:
+            return None
+        key = read[1][1:-1] if read[1][0] in "\"'" else read[1]
+        if key in pairs:
+            return None
+        pairs[key] = read[2][1:-1]
+        at = read.end()
+    # TOML has no comma before the end.
+    return None if text.rstrip(" \t").endswith(",") else pairs
 
 
 def _value(read: re.Match[str]) -> tuple[str, Any]:
@@ -553,8 +580,14 @@ def _sheet(
     return Sheet(str(name), start, tuple(found), values, tuple(kept))
 
 
+# The keys that may not fit others, besides ``delay``.
+_CONFLICTING = frozenset(("recrawl_min", "robots", "permission"))
+
+
 def _conflicts(values: dict[str, Any], delay_min: float) -> list[tuple[str, str]]:
     """Return keys of a sheet that do not fit the settings or each other, and why."""
+    if _CONFLICTING.isdisjoint(values) and values.get("delay", delay_min) >= delay_min:
+        return []
     found = []
     if (delay := values.get("delay", delay_min)) < delay_min:
         below = f"below the {delay_min:g} s of KROWL_DELAY_MIN, which hold for every host"
@@ -630,6 +663,10 @@ def _no_suffix(name: str) -> str:
 
 
 def _path_match(surt: str, path: str) -> _Match:
+    plain = ".".join(reversed(surt.removesuffix(",").split(",")))
+    if is_plain_name(plain) and _PLAIN_PATH.fullmatch(path) is not None:
+        # As the rest reads it, in a tenth of the time.
+        return "path", plain + path
     rule = block_rule(f"{surt})")
     url = normalise(f"http://{rule_name(rule)}{path}") if path[0] == "/" else None
     if url is None:

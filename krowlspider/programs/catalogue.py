@@ -13,7 +13,7 @@ from scrapy.exceptions import UsageError
 from krowlspider.archive.uploads import uploaded
 from krowlspider.catalogue.columns import TABLES, USUAL
 from krowlspider.catalogue.databases import database
-from krowlspider.catalogue.follow import Follower, folders_of, has_archive
+from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_written
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.config.validation import offline, validate
 from krowlspider.errors import JobError, KrowlError, counted
@@ -69,7 +69,7 @@ class Command(Program):
         if len(args) != 1:
             raise UsageError(f"scrapy catalogue {self.syntax()}")
         validate(offline(self.settings))
-        source, jobdir = self._source(args[0])
+        source, jobdir = self._source(args[0], is_awaited=opts.follow)
         crawl = opts.crawl if opts.crawl is not None else jobdir.resolve().name
         if not crawl.strip():
             raise KrowlError("--crawl needs a name, such as autumn-2026")
@@ -82,8 +82,10 @@ class Command(Program):
                 self.complain("interrupted: the same command goes on", FOUND_WRONG)
         self._report(source, follower.found)
 
-    def _source(self, name: str) -> tuple[Path, Path]:
+    def _source(self, name: str, *, is_awaited: bool) -> tuple[Path, Path]:
         """Return where the WARC files are, and the folder of the job.
+
+        With ``is_awaited``, the first file may come yet.
 
         :raises KrowlError: there are none
         """
@@ -91,7 +93,7 @@ class Command(Program):
         chosen: str | None = self.settings["KROWL_WARC_DIR"]
         is_job = (path / "frontier").is_dir() or any(path.glob("p[1-9]*/frontier"))
         source = Path(chosen) if chosen and is_job else path
-        if has_archive(source):
+        if has_archive(source) or (is_awaited and is_written(source)):
             return source, path.parent if path.name == "warc" else path
         try:
             JobFolder.existing(name)

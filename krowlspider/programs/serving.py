@@ -7,7 +7,6 @@ import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.commands.crawl import STORAGE_FAILED
 from krowlspider.errors import SettingsError
 from krowlspider.rpc import urlfrontier
 from krowlspider.rpc.options import Options
@@ -34,10 +33,10 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
     settings.set("KROWL_GRPC", address, priority="cmdline")
     try:
         options = Options.of(settings, str(settings["KROWL_CONTROL_TOKEN"]))
-        options.check_port()
+        options.check_place()
         shell = Shell(options)
         crawls = Crawls(jobdir, settings)
-        service = urlfrontier.add(shell, crawls, address)
+        service = urlfrontier.add(shell, crawls)
         try:
             port = await shell.start()
         except BaseException:
@@ -45,17 +44,19 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
             raise
     except SettingsError as error:
         raise SettingsError(str(error).replace("KROWL_GRPC=", "--serve ")) from error
-    service.start()
+    ticks = service.start(f"{options.place[0]}:{port}")
     await shell.set_ready(is_ready=True)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     say(f"URLFrontier of {jobdir} at {options.place[0]}:{port}; stop it with Ctrl-C")
-    ends = [asyncio.create_task(each.wait()) for each in (stopped, service.failed)]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-    for end in ends:
-        end.cancel()
+    signalled = asyncio.create_task(stopped.wait())
+    await asyncio.wait([signalled, ticks], return_when=asyncio.FIRST_COMPLETED)
+    signalled.cancel()
     await shell.set_ready(is_ready=False)
     await shell.stop()
     await service.stop()
-    return STORAGE_FAILED if service.failed.is_set() else 0
+    if ticks.done() and not ticks.cancelled():
+        # It ends only by an error.
+        ticks.result()
+    return 0

@@ -3,8 +3,7 @@
 The rate has a Gamma distribution. A fetch sees at most one change of an interval, so counting
 changes gives too low a rate (Cho and Garcia-Molina, "Estimating frequency of change", ACM TOIT
 2003). Here the posterior of "at least one change" is computed, and a Gamma distribution with its
-mean and variance is kept. An interval without change, and one with a known time of its last change,
-have a Gamma posterior as they are.
+mean and variance is kept. An interval without change has a Gamma posterior as it is.
 """
 
 from __future__ import annotations
@@ -40,19 +39,14 @@ class Estimate(NamedTuple):
         return self.shape / self.seconds
 
 
-def observe(
-    estimate: Estimate, interval: float, *, changed: bool, last_modified_age: float | None = None
-) -> Estimate:
+def observe(estimate: Estimate, interval: float, *, changed: bool) -> Estimate:
     """Return the estimate after a fetch, ``interval`` seconds after the one before it.
 
-    ``changed``: there was at least one change. ``last_modified_age`` is the time since the last of
-    them in seconds, where a date is trusted; a first fetch with one has an infinite interval.
+    ``changed``: there was at least one change.
     """
     shape, seconds = estimate
     if not changed:
         return _bounded(shape, seconds + min(max(interval, 0.0), _INFLUENCE * seconds))
-    if last_modified_age is not None and 0 <= last_modified_age <= interval:
-        return _bounded(shape + 1, seconds + min(last_modified_age, INTERVAL_MAX))
     return _some_change(shape, seconds, min(interval, INTERVAL_MAX))
 
 

@@ -45,6 +45,11 @@ def may_pass(status: int) -> bool:
     return status >= 400 and status not in _MISSING
 
 
+def is_missing(status: int) -> bool:
+    """Return whether a status says that a page is missing."""
+    return status in _MISSING
+
+
 class Absence(NamedTuple):
     """Answers in a row that say that a page is missing or moved, and the time of the first."""
 
@@ -56,6 +61,11 @@ class Absence(NamedTuple):
     def is_tombstone(self) -> bool:
         """Return whether the page is gone: it is no page of the crawl any more."""
         return self.state is State.MISSING and self.answers >= CONFIRMED
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Return whether it was missing at its last answer alone: its site may be broken."""
+        return self.state is State.MISSING and self.answers < CONFIRMED
 
     def is_dropped(self, now: float) -> bool:
         """Return whether the page is forgotten by the schedule. The archive keeps it."""

@@ -27,6 +27,8 @@ FILE_MAX = 4096
 # check.
 RIGHT_FOR, WRONG_FOR = 86_400.0, 3600.0
 EXPIRES = 86_400.0
+# Seconds for which a key that was right has checks of its own: anybody may use up the others.
+PROVEN_FOR = 30 * 86_400.0
 # Of one host: checks that wait, checks a day, and URLs a day that are taken or wait.
 WAITING_MAX = 4
 CHECKS_A_DAY = 20
@@ -146,15 +148,18 @@ def is_right(status: int, body: bytes, key: str) -> bool | None:
 
 
 class _Host(Struct, eq=False):
-    """What a host has submitted: URLs and checks of the day that began at ``since``.
+    """What a host has submitted: URLs and checks of the day that began at ``since``; ``rechecks``
+    are those of keys that were right before.
 
     ``waiting`` has time, key with location, and number of URLs of each check that waits;
-    ``checked`` when a key at a location was found right or wrong.
+    ``checked`` when a key at a location was found right or wrong. Of those that were right it has
+    the last CHECKS_A_DAY.
     """
 
     since: float
     urls: int = 0
     checks: int = 0
+    rechecks: int = 0
     waiting: list[tuple[float, tuple[str, str], int]] = []
     checked: dict[tuple[str, str], tuple[float, bool]] = {}
 
@@ -178,19 +183,23 @@ class Keys:
         host, count = self._host(submission.host, now), len(submission.urls)
         place = submission.key, submission.location
         known = host.checked.get(place)
-        if known is not None and not known[1]:
+        is_proven = known is not None and known[1]
+        if known is not None and not is_proven:
             raise Refused(BAD_KEY, "key", f"{submission.location} does not have the key")
         if host.urls + count > URLS_A_DAY:
             raise Refused(TOO_MANY, "flood", f"more than {URLS_A_DAY:,} URLs of a host a day")
-        if known is None:
-            self._wait(host, place, count, now)
+        is_known = known is not None and now - known[0] < RIGHT_FOR
+        if not is_known:
+            self._wait(host, place, count, now, is_proven=is_proven)
         host.urls += count
-        return known is not None
+        return is_known
 
-    def _wait(self, host: _Host, place: tuple[str, str], count: int, now: float) -> None:
+    def _wait(
+        self, host: _Host, place: tuple[str, str], count: int, now: float, *, is_proven: bool
+    ) -> None:
         if len(host.waiting) >= WAITING_MAX:
             raise Refused(TOO_MANY, "flood", "keys of this host are being checked: try again later")
-        if host.checks >= CHECKS_A_DAY:
+        if (host.rechecks if is_proven else host.checks) >= CHECKS_A_DAY:
             raise Refused(TOO_MANY, "flood", f"more than {CHECKS_A_DAY} checks of a host a day")
         if self.held + count > HELD_MAX:
             for each in self._hosts.values():
@@ -198,7 +207,8 @@ class Keys:
         if self.held + count > HELD_MAX:
             raise Refused(TOO_MANY, "flood", "too many URLs wait for the checks of their keys")
         host.waiting.append((now, place, count))
-        host.checks += 1
+        host.rechecks += is_proven
+        host.checks += not is_proven
         self.held += count
 
     def checked(self, submission: Submission, now: float, *, right: bool | None) -> None:
@@ -209,8 +219,14 @@ class Keys:
             if each[1] == place:
                 self._end(host, each)
                 break
-        if right is not None:
-            host.checked[place] = now, right
+        if right is None:
+            return
+        # The last one is at the end.
+        host.checked.pop(place, None)
+        host.checked[place] = now, right
+        proven = [each for each, (_, is_right) in host.checked.items() if is_right]
+        for old in proven[:-CHECKS_A_DAY]:
+            del host.checked[old]
 
     def _host(self, name: str, now: float) -> _Host:
         host = self._hosts.pop(name, None) or _Host(now)
@@ -220,7 +236,7 @@ class Keys:
             for each in [*oldest.waiting]:
                 self._end(oldest, each)
         if now - host.since >= _DAY:
-            host.since, host.urls, host.checks = now, 0, 0
+            host.since, host.urls, host.checks, host.rechecks = now, 0, 0, 0
         self._expire(host, now)
         return host
 
@@ -228,7 +244,7 @@ class Keys:
         for each in [each for each in host.waiting if now - each[0] >= EXPIRES]:
             self._end(host, each)
         for place, (at, right) in [*host.checked.items()]:
-            if now - at >= (RIGHT_FOR if right else WRONG_FOR):
+            if now - at >= (PROVEN_FOR if right else WRONG_FOR):
                 del host.checked[place]
 
     def _end(self, host: _Host, waiting: tuple[float, tuple[str, str], int]) -> None:

@@ -35,8 +35,6 @@ class Kind(Enum):
     LIST = 0.2 * _DAY
     """A feed or a sitemap."""
     PAGE = 10 * _DAY
-    DOCUMENT = 100 * _DAY
-    """A PDF, a picture, or another file."""
 
 
 class Site(NamedTuple):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from math import inf
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -18,14 +20,15 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
-# Requests to the crawl a second, each about a millisecond of its event loop, and those that may
-# come at once after a rest.
-_RATE = 20.0
+# Requests to the crawl a second, each some milliseconds of its event loop, and those that may come
+# at once after a rest.
+_RATE = 10.0
 _BURST = 20
 # Requests under way at a time: the live page has eight connections for all its clients.
 _AT_ONCE = 2
-# Seconds for which the figures of the crawl are used again.
+# Seconds for which an answer is used again, and how many different ones are kept.
 _FRESH = 1.0
+_RECENT_MAX = 100
 # Seconds of a request. A file of URLs may take as long as the call that brings it.
 _TIMEOUT = 25.0
 
@@ -39,21 +42,26 @@ class ApiError(KrowlError):
 
 
 class Bucket:
-    """Lets ``rate`` pass a second, and ``burst`` at once after a rest. ``clock`` returns monotonic
-    seconds."""
+    """Says when the next one may pass: ``rate`` a second, and ``burst`` at once after a rest.
+    ``clock`` returns monotonic seconds."""
 
     def __init__(
         self, rate: float = _RATE, burst: int = _BURST, clock: Callable[[], float] = time.monotonic
     ):
         self._rate, self._burst, self._clock = rate, burst, clock
-        # When the last one that was let in has its turn.
-        self._next = clock() - burst / rate
+        self._next = self._earliest
+
+    @property
+    def _earliest(self) -> float:
+        return self._clock() - (self._burst - 1) / self._rate
 
     def wait(self) -> float:
-        """Take a place; return the seconds until its turn."""
-        now = self._clock()
-        self._next = max(self._next, now - self._burst / self._rate) + 1 / self._rate
-        return max(0.0, self._next - now)
+        """Return the seconds until the next one may pass."""
+        return max(0.0, self._next - self._clock())
+
+    def take(self) -> None:
+        """Let it pass."""
+        self._next = max(self._next, self._earliest) + 1 / self._rate
 
 
 class Api:
@@ -66,9 +74,11 @@ class Api:
         self._folder = folder
         self._access = {"Authorization": f"Bearer {token}"}
         self._bucket = Bucket()
+        # Whoever waits for its turn here leaves the queue when its call ends.
+        self._turn = asyncio.Lock()
         self._free = asyncio.Semaphore(_AT_ONCE)
-        self._status: tuple[float, dict[str, Any]] | None = None
-        self._asking_status = asyncio.Lock()
+        # When each question was asked, and its answer.
+        self._recent: dict[str, tuple[float, asyncio.Task[Any]]] = {}
 
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(total=_TIMEOUT)
@@ -79,28 +89,30 @@ class Api:
         await self._session.close()
 
     async def get(self, name: str, query: Mapping[str, str] | None = None) -> Any:
-        """Return the answer to a question.
+        """Return the answer to a question, that of the last second if there is one.
 
         :raises ApiError: it is refused, or the crawl does not answer
         """
-        return await self._ask("GET", f"/api/v1/{name}", params=query, headers=self._access)
+        key, now = f"{name}?{urlencode(query or {})}", time.monotonic()
+        asked, task = self._recent.get(key, (-inf, None))
+        if task is None or now - asked >= _FRESH:
+            given = {"params": query, "headers": self._access}
+            task = asyncio.create_task(self._ask("GET", f"/api/v1/{name}", **given))
+            if len(self._recent) >= _RECENT_MAX:
+                self._recent.clear()
+            self._recent[key] = now, task
+        # Others may wait for it.
+        return await asyncio.shield(task)
 
     async def order(self, name: str, body: bytes, who: str) -> dict[str, Any]:
         """Give an order, or a file to ``import``, for ``who``; return its outcome. Raises as
         `get`."""
         headers = {**self._access, FOR: who}
+        self._recent.clear()
         found: dict[str, Any] = await self._ask(
             "POST", f"/api/v1/{name}", data=body, headers=headers
         )
         return found
-
-    async def status(self) -> dict[str, Any]:
-        """Return the figures of the crawl, at most a second old. Raises as `get`."""
-        async with self._asking_status:
-            if self._status is None or time.monotonic() - self._status[0] >= _FRESH:
-                found = await self.get("status")
-                self._status = time.monotonic(), found
-            return self._status[1]
 
     async def is_ready(self) -> bool:
         """Return whether the crawl may fetch."""
@@ -111,7 +123,9 @@ class Api:
         return True
 
     async def _ask(self, method: str, path: str, **given: Any) -> Any:
-        await asyncio.sleep(self._bucket.wait())
+        async with self._turn:
+            await asyncio.sleep(self._bucket.wait())
+            self._bucket.take()
         if (url := noted_url(self._folder, PAGE)) is None:
             raise ApiError(503, "the live page of the crawl is not there: try again later")
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import wraps
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -31,7 +32,7 @@ NAME = pb.DESCRIPTOR.services_by_name["CrawlService"].full_name
 SUBMITTED_MAX = 10_000
 FORCED_MAX = 100
 # What a line of a file of seeds can begin with as a URL, and it has no blanks.
-_WORD = re.compile(r"[^\s#\"{\ufeff][^\s]*")
+_WORD = re.compile(r"[^\s\0#\"{\ufeff][^\s\0]*")
 # Figures of the status that have the same name and form in the proto.
 _SAME = (
     *("spider", "folder", "seconds", "done", "queued", "deferred", "hosts", "due", "in_flight"),
@@ -108,7 +109,7 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
 
     @_answers
     async def GetStatus(self, _: Any, __: Any) -> Any:
-        found = await self._api.status()
+        found = await self._api.get("status")
         return pb.GetStatusResponse(
             page_limit=found["of"] or 0,
             statuses={str(key): value for key, value in found["statuses"].items()},
@@ -127,6 +128,10 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         if not (request.HasField("delay") or request.HasField("blocked")):
             raise KrowlError("neither delay nor blocked is set: give one of them, or both")
         done = []
+        if not isfinite(request.delay):
+            raise KrowlError(
+                "delay is no number of seconds: give 0 or more, or -1 for the settings'"
+            )
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay
             done.append(
@@ -149,15 +154,14 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
     @_answers
     async def Explain(self, request: Any, _: Any) -> Any:
         found = await self._api.get("explain", {"url": request.url})
-        return pb.ExplainResponse(**found)
+        return _message(pb.ExplainResponse, found)
 
     @_answers
     async def ListHosts(self, request: Any, _: Any) -> Any:
         given = {"sort": request.sort, "limit": request.limit, "state": request.state}
         query = {name: str(value) for name, value in given.items() if value}
-        return pb.ListHostsResponse(
-            hosts=[pb.Host(**each) for each in await self._api.get("hosts", query)]
-        )
+        rows = await self._api.get("hosts", query)
+        return pb.ListHostsResponse(hosts=[_message(pb.Host, row) for row in rows])
 
     @_answers
     async def BlockHost(self, request: Any, context: Any) -> Any:
@@ -183,6 +187,11 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
             if error.status in {400, 404, 409}:
                 return pb.Outcome(done=False, message=str(error))
             raise
+
+
+def _message(kind: Any, found: Mapping[str, Any]) -> Any:
+    """Return a message with the fields of an answer that it knows."""
+    return kind(**{name: found[name] for name in found.keys() & kind.DESCRIPTOR.fields_by_name})
 
 
 def _who(context: Any) -> str:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 
 # Characters of a token: the places in the folders of 64 processes.
 _TOKEN_MAX = 16_384
-# Records that are read at a time.
+# Records that are read at a time, and characters of their URLs.
 _AT_ONCE = 100
+_URLS_AT_ONCE = 1_000_000
 
 
 class _At(msgspec.Struct, array_like=True, frozen=True):
@@ -175,7 +176,7 @@ class _Folder:
             while self._lines and self._lines[-1][0] < self.at.offset:
                 self._lines.pop()
             found: list[IndexLine] = []
-            while self._lines and len(found) < _AT_ONCE:
+            while self._lines and _has_room(found):
                 _, place = self._lines.pop()
                 file.seek(place)
                 found.append(parse(file.readline()))
@@ -187,7 +188,7 @@ class _Folder:
         found: list[IndexLine] = []
         offset, size = self.at.offset, os.fstat(stream.fileno()).st_size
         for _ in range(_AT_ONCE):
-            if offset >= size or (read := _record(stream, offset)) is None:
+            if offset >= size or not _has_room(found) or (read := _record(stream, offset)) is None:
                 break
             member, record = read
             line = capture_of(record, record.reader.read(), member, self.at.file)
@@ -226,6 +227,11 @@ def _places_in(index: BinaryIO) -> list[tuple[int, int]]:
             found[parse(text).offset] = place
         place += len(text)
     return sorted(found.items(), reverse=True)
+
+
+def _has_room(found: list[IndexLine]) -> bool:
+    """Return whether there may be more results in a message."""
+    return len(found) < _AT_ONCE and sum(len(line.url) for line in found) < _URLS_AT_ONCE
 
 
 def _is_answer(line: IndexLine) -> bool:

@@ -34,6 +34,9 @@ DEADLINE = 30.0
 _GRACE = 1.0
 # Milliseconds after which a silent client is asked whether it is there, and has to answer.
 _PING, _PONG = 60_000, 20_000
+# Milliseconds for a connection to begin, and for which one may be without a call: those that are
+# only held keep others out.
+_HANDSHAKE, _IDLE = 5_000, 60_000
 # The service that everybody may ask: whoever balances load has no token.
 _HEALTH = "/grpc.health.v1.Health/"
 _STREAMS = ("unary_stream", "stream_unary", "stream_stream")
@@ -45,6 +48,8 @@ _CHANNEL_OPTIONS = (
     ("grpc.max_concurrent_streams", _CALLS_OF_ONE),
     ("grpc.max_allowed_incoming_connections", _CONNECTIONS_MAX),
     ("grpc.max_metadata_size", 8192),
+    ("grpc.server_handshake_timeout_ms", _HANDSHAKE),
+    ("grpc.max_connection_idle_ms", _IDLE),
     ("grpc.keepalive_time_ms", _PING),
     ("grpc.keepalive_timeout_ms", _PONG),
     ("grpc.http2.max_ping_strikes", 2),

@@ -27,6 +27,8 @@ _HOSTS_MAX = 1000
 # Seconds between two looks for new records, and between two messages without results.
 _LOOK = 0.5
 _QUIET = 10.0
+# Seconds for which it is not measured again how far a stream is behind.
+_FRESH = 1.0
 # Seconds for a client to take a message. The stream of one that reads nothing ends.
 _PATIENCE = 60.0
 # Streams that read the archive at a time: one record is in memory, and it may be large.
@@ -47,15 +49,17 @@ async def stream_results(folders: Mapping[str, Path], request: Any, context: Any
         archive.go_to(request.resume_token)
     elif not request.from_start:
         await asyncio.to_thread(archive.go_to_end)
-    sent = float("-inf")
+    sent = told = float("-inf")
     while True:
         try:
             async with _reading:
                 # The first message says only where it begins.
                 found, is_on = await asyncio.to_thread(archive.step) if sent > 0 else ([], True)
                 wanted = [each for each in found if hosts.has(each.line.url)]
-                if is_quiet := time.monotonic() - sent >= _QUIET:
-                    behind = await asyncio.to_thread(archive.behind)
+                now = time.monotonic()
+                is_quiet = now - sent >= _QUIET
+                if (wanted or is_quiet) and now - told >= _FRESH:
+                    behind, told = await asyncio.to_thread(archive.behind), now
         except OSError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the archive cannot be read: {error}")
         if wanted or is_quiet:

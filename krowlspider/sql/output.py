@@ -52,7 +52,7 @@ class TableOutput:
         ]
 
     def write(self, batch: Any) -> None:
-        rows = [[_cell(_text(value)) for value in row] for row in rows_in(batch)]
+        rows = [[_cell(_text(_rounded(value))) for value in row] for row in rows_in(batch)]
         self._rows += len(rows)
         if self._widths is None:
             self._waiting += rows
@@ -83,6 +83,10 @@ class TableOutput:
             for cell, width, is_number in zip(cells, self._widths, self._are_numbers, strict=True)
         )
         self._file.write("  ".join(padded).rstrip() + "\n")
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value
 
 
 def _cell(text: str) -> str:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tests.support import postgresql as support
 
 pytestmark = pytest.mark.slow
-FILES, ROWS = 12, 60
+FILES, ROWS = 8, 60
 _WORDS = (sys.executable, "-m", "tests.catalogue.database_kills")
 
 
@@ -41,13 +41,13 @@ def test_a_killed_client_goes_on(request: pytest.FixtureRequest, tmp_path: Path,
             assert process.stdout is not None
             assert process.stdout.readline() == b"open\n"
             try:
-                assert process.wait(chance.uniform(0.0, 0.25)) == 0
+                assert process.wait(chance.uniform(0.0, 0.4)) == 0
             except subprocess.TimeoutExpired:
                 process.kill()
                 kills += 1
             else:
                 break
-    assert kills > 3
+    assert kills > 2
     assert_has(kept, [row for name in names(FILES) for row in made_rows(name, ROWS)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -21,7 +22,7 @@ from tests.catalogue.relay import relay
 from tests.support import postgresql as support
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 FILES = ("first.warc.gz", "second.warc.gz")
 ROWS = 40
@@ -74,13 +75,14 @@ def test_a_lost_connection_loses_and_doubles_nothing(
 ) -> None:
     """It is cut at many places of what is sent: login, migration, COPY, commit."""
     with relay(postgresql.port, None) as through:
-        url = postgresql.make(name).replace(str(postgresql.port), str(through.port))
+        made = postgresql.make(name)
+        url = made.replace(str(postgresql.port), str(through.port))
         with closing(Waiting().sink(url)) as sink:
             start = through.passed
             sink.write(FILES[0], made_rows(FILES[0], ROWS))
     for place in range(50, through.passed - start, (through.passed - start) // 8):
-        postgresql.ask("postgres", f'DROP DATABASE "{name}" WITH (FORCE)')
-        made, waiting = postgresql.make(name), Waiting()
+        postgresql.ask(name, "DROP SCHEMA krowl CASCADE")
+        waiting = Waiting()
         with relay(postgresql.port, start + place, cut_answer=cut_answer) as cutting:
             url = made.replace(str(postgresql.port), str(cutting.port))
             with closing(waiting.sink(url)) as sink:
@@ -140,14 +142,51 @@ def test_a_restored_database_goes_on_from_its_checkpoints(
     assert tables_of(postgresql, name) == expected
 
 
+@pytest.mark.parametrize(
+    ("state", "error", "is_tried_again"),
+    [
+        ("53100", "No space left on device", True),
+        ("40P01", "deadlock detected", True),
+        ("57014", "canceling statement due to statement timeout", True),
+        ("23514", "new row violates a check", False),
+        ("42501", "permission denied for table page", False),
+    ],
+)
+def test_only_what_waiting_may_mend_is_tried_again(
+    postgresql: support.Server, name: str, state: str, error: str, *, is_tried_again: bool
+) -> None:
+    waiting = Waiting(lambda: postgresql.ask(name, "DROP FUNCTION krowl.fail() CASCADE"))
+    with closing(waiting.sink(postgresql.make(name))) as sink:
+        postgresql.ask(
+            name,
+            "CREATE FUNCTION krowl.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            f" RAISE EXCEPTION '{error}' USING ERRCODE = '{state}'; END $$;"
+            " CREATE TRIGGER fail BEFORE INSERT ON krowl.page EXECUTE FUNCTION krowl.fail()",
+        )
+        if is_tried_again:
+            sink.write(FILES[0], made_rows(FILES[0], 2))
+            assert f"failed ({error}): trying again in 1 s" in waiting.lines[0]
+        else:
+            with pytest.raises(KrowlError, match=f"cannot be used: {error}"):
+                sink.write(FILES[0], made_rows(FILES[0], 2))
+        assert sink.done() == ({FILES[0]} if is_tried_again else set())
+    assert waiting.waits == [1.0] * is_tried_again
+
+
 @pytest.mark.slow
 def test_two_writers_take_turns(postgresql: support.Server, name: str, expected: list[Any]) -> None:
-    """As those of two JOBDIRs, or of one by mistake."""
+    """As those of two JOBDIRs, or of one by mistake, as here: in opposite orders."""
     url = postgresql.make(name)
-    with closing(Waiting().sink(url)) as one, closing(Waiting().sink(url)) as other:
-        for file in FILES:
-            one.write(file, made_rows(file, ROWS))
-            other.write(file, made_rows(file, ROWS))
+    writers = [Waiting() for _ in range(2)]
+
+    def write(waiting: Waiting, files: Sequence[str]) -> None:
+        with closing(waiting.sink(url)) as sink:
+            for file in files:
+                sink.write(file, made_rows(file, ROWS))
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(write, writers, (FILES * 3, FILES[::-1] * 3)))
+    assert [each.lines for each in writers] == [[], []]
     assert tables_of(postgresql, name) == expected
 
 

@@ -14,6 +14,8 @@ from pyarrow.dataset import dataset
 from krowlspider.catalogue.columns import PARTITIONS, TABLES
 from krowlspider.catalogue.databases import database
 from krowlspider.catalogue.parquet import ParquetSink
+from krowlspider.catalogue.sqlite import SqliteSink
+from krowlspider.errors import KrowlError
 from tests.catalogue.made_rows import ALL, made_rows
 
 if TYPE_CHECKING:
@@ -207,3 +209,14 @@ def test_a_record_is_in_a_database_once(kept: Kept) -> None:
         assert_has(kept, [("fetch", second)])
         sink.write(OTHER, [("fetch", third)])
     assert_has(kept, [("fetch", third)])
+
+
+def test_a_file_of_sqlite_that_another_program_writes_to_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.db"
+    with closing(SqliteSink(path, ALL, lock_max=0.05)) as sink:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(KrowlError, match="is locked: another program writes to it"):
+                sink.write(FILE, made_rows(FILE, 1))
+        sink.write(FILE, made_rows(FILE, 1))
+        assert sink.done() == {FILE}

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+import os
+import re
 import sys
+from threading import Timer
 from typing import TYPE_CHECKING
 
+import duckdb
 import pytest
 
 from krowlspider.archive.cdxj import index_path
+from krowlspider.archive.disk import lock_directory
 from tests.catalogue.warcs import archived, fetch
 from tests.support.crawling import scrapy
 from tests.support.small_disk import SmallDisk
@@ -38,6 +45,47 @@ def test_it_says_what_it_wrote(tmp_path: Path):
     assert [path.name for path in tmp_path.glob("other/host/*")] == ["crawl=CC MAIN%2F1"]
 
 
+def test_changes_are_those_of_scrapy_changes(tmp_path: Path):
+    """Of several files, with a page that comes back, a revisit of an old body, and one that differs
+    in its compression only."""
+    first, second = b"<p>One two three four. Five.", b"<p>One two three six. Five."
+    packed = [gzip.compress(first, level, mtime=0) for level in (1, 9)]
+    coded = b"Content-Encoding: gzip"
+    archived(
+        tmp_path,
+        [fetch("https://a.test/", first), fetch("https://b.test/", packed[0] + b"x", coded)],
+        [
+            fetch("https://a.test/", second, minute=1),
+            fetch("https://a.test/", b"", minute=2, status=b"410 Gone"),
+            fetch("https://b.test/", packed[1], coded, minute=2),
+        ],
+        [
+            fetch("https://a.test/", first, minute=3),
+            fetch("https://a.test/", b"blocked", minute=4, status=b"403 Forbidden"),
+            fetch("https://a.test/", first, minute=5),
+            fetch("https://a.test/", second, minute=6),
+        ],
+    )
+    printed = list(map(json.loads, scrapy("changes", tmp_path).stdout.splitlines()))
+    scrapy("catalogue", tmp_path, "-o", tmp_path / "out")
+    columns = (
+        "url, {'time': TIME(before_time), 'status': before_status, 'digest': before_digest,"
+        " 'file': before_filename, 'offset': before_offset} as before,"
+        " {'time': TIME(fetch_time), 'status': fetch_status, 'digest': digest,"
+        " 'file': warc_filename, 'offset': warc_record_offset} as after,"
+        " fetched_between, TIME(unchanged_until), media_type, similarity, text_changed, truncated"
+    )
+    columns = re.sub(r"TIME\((\w+)\)", r"strftime(\1, '%Y-%m-%dT%H:%M:%SZ')", columns)
+    found = duckdb.sql(
+        f"select {columns} from '{tmp_path}/out/change/**/*.parquet' order by fetch_time"
+    ).fetchall()
+    for change in printed:
+        for each in (change["before"], change["after"]):
+            each["digest"] = each["digest"] and each["digest"].removeprefix("sha1:")
+    assert len(printed) == 4
+    assert found == [tuple(change.values()) for change in printed]
+
+
 def test_what_is_missing_is_named(tmp_path: Path):
     one, two = archived(tmp_path, [fetch("https://a.test/")], [fetch("https://a.test/2", b"2")])
     one.unlink()
@@ -65,6 +113,26 @@ def test_bad_input_is_one_line(tmp_path: Path):
 def test_a_crawl_without_archive_is_told(tmp_path: Path):
     (tmp_path / "frontier").mkdir()
     assert "has no WARC files" in said(tmp_path, code=2)
+    assert "has no WARC files" in said(tmp_path, "--follow", code=2)
+
+
+def test_the_first_file_of_a_crawl_is_awaited(tmp_path: Path):
+    (tmp_path / "warc").mkdir()
+    lock = lock_directory(tmp_path / "warc")
+    timer = Timer(0.5, os.close, [lock])
+    timer.start()
+    assert scrapy("catalogue", tmp_path, "--follow").stdout == b"0 files, 0 rows\n"
+    timer.join()
+
+
+def test_the_folder_of_a_setting_is_read(tmp_path: Path):
+    """KROWL_WARC_DIR, in which `scrapy node` has a folder for each process."""
+    job, warcs = tmp_path / "job", tmp_path / "warcs"
+    (job / "p1" / "frontier").mkdir(parents=True)
+    archived(warcs / "p1", [fetch("https://a.test/")])
+    done = scrapy("catalogue", job, "-s", f"KROWL_WARC_DIR={warcs}")
+    assert done.stdout.endswith(b"1 file, 3 rows\n")
+    assert len(list(job.glob("catalogue/fetch/crawl=job/*/*.parquet"))) == 1
 
 
 @pytest.mark.slow

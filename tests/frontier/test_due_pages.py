@@ -20,8 +20,17 @@ from krowlspider.frontier.entry import AGAIN, Entry
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import AGAIN_PRIORITY
 from krowlspider.frontier.moves.transfer import forget_now
-from krowlspider.frontier.pages.planner import CHUNK, TICK, HostDemand, Planner, demand_of, tick_at
+from krowlspider.frontier.pages.planner import (
+    CHUNK,
+    TICK,
+    HostDemand,
+    Planner,
+    demand_of,
+    estimate_of,
+    tick_at,
+)
 from krowlspider.frontier.pages.row import PageRow, entry_again, read_row
+from krowlspider.frontier.pages.rows import row_after
 from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import Store, delete
@@ -145,6 +154,51 @@ def test_a_changing_page_is_asked_much_oftener(world: World):
 
 
 @in_memory
+def test_waits_follow_answers_as_other_schedulers_test_it(world: World):
+    """AdaptiveSchedulerTest of StormCrawler: same body, 304, other body. TestAdaptiveFetchSchedule
+    of Nutch: an answer of which it is not known what it says leaves the interval."""
+    due = scheduled(world)
+    world.add(STILL)
+    found = [answered(world, due)]
+    first = row_of(world, STILL).changed
+    found.append(answered(world, due))
+    found.append(answered(world, due, status=304, meaning=Meaning.NOT_MODIFIED))
+    assert found == sorted(set(found))
+    assert row_of(world, STILL).changed == first
+    found.append(answered(world, due, status=304, meaning=Meaning.UNASKED))
+    assert found[3] == found[2]
+    assert row_of(world, STILL).changed == first
+    now = int(world.clocks.wall)
+    found.append(answered(world, due, payload=b"o" * 20))
+    assert found[4] < found[2]
+    assert row_of(world, STILL).changed >= now
+
+
+def answered(world: World, due: DuePages, **answer: Any) -> float:
+    """Fetch the page as it comes up, and return the seconds between two changes by its estimate."""
+    while not world.frontier.queued:
+        world.clocks.pass_(HOUR)
+        step(due)
+    fetch_all(world, **answer)
+    return 1 / estimate_of(row_of(world, STILL)).mean
+
+
+def test_a_304_and_the_same_body_say_the_same():
+    """testCrawlDbReducerNotModified of Nutch's TestCrawlDbStates: over 20 fetches."""
+    rates = []
+    for url, answer in (
+        (STILL, {}),
+        (CHANGING, {"status": 304, "meaning": Meaning.NOT_MODIFIED}),
+    ):
+        row = PageRow(url, 200, 1, 1.0, changed=1, payload=b"s" * 20, stored=1.0)
+        for day in range(20):
+            row = row_after(row, Entry(url), fetched_at(1.0 + (day + 1) * DAY, url, **answer))
+        assert (row.changes, row.changed, row.status) == (0, 1, 200)
+        rates.append(estimate_of(row))
+    assert rates[0] == rates[1]
+
+
+@in_memory
 def test_a_change_is_found_by_the_time_that_was_planned(world: World):
     """A tenth of the pages changes a day, each day others."""
     due, every = scheduled(world), 10 * TICK
@@ -201,6 +255,26 @@ def test_buckets_are_a_sixteenth_of_the_wait_wide(wait: float):
         late = tick_at(now + wait + more, now) * TICK - now - wait - more
         assert 0 <= late <= max(TICK, (wait + more) / 16)
     assert len(ticks) <= 35
+
+
+def test_no_page_waits_longer_than_its_bound(world: World):
+    """Neither jitter nor buckets go beyond it, nor does a hand-over."""
+    scheduled(world)
+    host = world.frontier.schedule.cache.get("a.test")
+    for most in (INTERVAL_MAX, 30 * DAY, HOUR):
+        planner(world).terms_of = lambda _: Terms(weight=1e-9, most=most)  # noqa: B023
+        planning = planner(world).begin(world.store.batch())
+        last = world.frontier.now()
+        for number in range(50):
+            row = PageRow(f"http://a.test/{number}", 200, 1, 1.0)
+            planning.plan(host, number.to_bytes(8), row, last)
+            assert 0.95 * most - TICK <= row.due - last <= most
+    data = row.encode("a.test")
+    world.clocks.pass_(1000.0)
+    ((_, taken),) = planner(world).take("a.test", [(b"12345678", data)], world.store.batch())
+    moved = read_row(taken, "a.test")
+    assert moved is not None
+    assert moved.due == row.due
 
 
 def test_pages_of_one_time_share_keys(world: World):

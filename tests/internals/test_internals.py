@@ -378,8 +378,32 @@ def test_a_response_of_an_ordinary_method_may_be_awaited_or_not() -> None:
 def test_shapes_of_expressions_are_known() -> None:
     """Each kind of part of ``re._parser``: how the steps of a search grow with the URL."""
     linear = ("abc", "[a-z]{3}", "^a*", "^(?:a|b)++", "(?:ab|cd)", "^a(?=b)(?!c)", "^(a)?(?(1)b|c)")
-    assert all(steps_of(each) <= 40 * 2048 for each in linear)
-    squares = ("a*b", "a*?b", "^a*b*", "a++b", "(?>a*)b", "(a)\\1")
+    assert all(steps_of(each) <= 40 * 2048 for each in (*linear, "^a*b*", "^(?:/[^/]+)+$"))
+    squares = ("a*b", "a*?b", "a++b", "(?>a*)b", "(a)\\1", "a*b*c", "(?:/[^/]+)+$", "(?:a|ab)+c")
     assert all(2048**2 <= steps_of(each) < 2048**2 * 8 for each in squares)
-    assert all(steps_of(each) > 2.0**32 for each in ("a*b*c", "(?:a?){30}", "(?m)^.*a.*b"))
-    assert all(steps_of(each) == inf for each in ("(?:a*)*", "(?:a|ab)+", "(?:a+){50}", "(a?)+"))
+    cubes = ("a*[ab]*c", "(?:a?){30}", "(?m)^.*a.*b", "/.*/.*/x", "(?:a.*)?b.*c", "(a.*b|c.*d).*e")
+    assert all(steps_of(each) > 2.0**27 for each in cubes)
+    endless = (
+        "(?:a*)*",
+        "(?:a|aa)+",
+        "(?:a+){50}",
+        "(a?)+",
+        "(\\d+)+x",
+        "(?:\\w+\\s?)*$",
+        "(x+x+)+y",
+    )
+    assert all(steps_of(each) == inf for each in endless)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        *(r"/page/\d+/comment/\d+", r"/tag/[^/]+/page/\d+", r"[?&](utm_\w+|sid)=[^&]+"),
+        *(r"\.(jpe?g|png|gif)(\?.*)?$", r"([?&]title=|/)Category:.*&(page|file)until="),
+        *(r"/sort/\d+\.html\?(.*&)?mode=reply(&|$)", r"limit=.+limit=.+"),
+        *(r"^https?://[^/]+\.example\.com/(.*[?&]title=)?Special:(A|B)([/?&]|$)", "(?:)*a"),
+    ],
+)
+def test_expressions_of_crawlers_are_quick(expression: str) -> None:
+    """The next character decides, or few places match. They are like ArchiveBot's ignore sets."""
+    assert steps_of(expression) < 2.0**27

@@ -140,10 +140,6 @@ _TABLE = (
         *("    if interval < 1:\n", "    if interval:\n"),
     ),
     (
-        *("a-date-is-not-used", "a date of the last change is evidence", _ESTIMATE),
-        *("if last_modified_age is not None and", "if False and"),
-    ),
-    (
         *("a-jump-freezes-a-page", "a jump of the clock hardly counts", _ESTIMATE),
         *("min(max(interval, 0.0), _INFLUENCE * seconds)", "interval"),
     ),
@@ -189,7 +185,11 @@ _TABLE = (
     ),
     (
         *("errors-are-changes", "an error that may pass is no change", _ROW),
-        *("new.status != row.status and not may_pass(row.status)", "new.status != row.status"),
+        *("not (may_pass(row.status) or row.absence.is_doubtful)", "not row.absence.is_doubtful"),
+    ),
+    (
+        *("one-404-is-a-change", "a page is missing by two answers", _ROW),
+        *("not (may_pass(row.status) or row.absence.is_doubtful)", "not may_pass(row.status)"),
     ),
     (
         *("demand-of-a-lost-row", "a row that is forgotten leaves no demand", _PLANNER),

@@ -139,7 +139,7 @@ SETTINGS_AND_PEOPLE = (
         "clients-without-end",
         "9: the live page has a bounded number of connections",
         _ENDPOINT,
-        "if len(self._clients) > _CLIENTS_MAX:",
+        "if len(self._clients) > self._clients_max:",
         "if len(self._clients) > 10**6:",
         ("tests/extensions/test_page_server.py", "-k", "silent_clients"),
     ),

@@ -59,40 +59,12 @@ def test_unseen_changes_are_no_bias(per_interval: float) -> None:
         assert seen / (100 * 200 * DAY) < 0.6 * rate
 
 
-def test_a_date_of_the_last_change_is_exact_evidence() -> None:
-    """At four changes an interval, seeing only that there was one says little."""
-    chance, rate = random.Random(2), 4 / DAY
-    errors = {True: 0.0, False: 0.0}
-    for dated in errors:
-        for _ in range(200):
-            estimate = Estimate(0.3, 0.1 * DAY)
-            for _ in range(12):
-                age = chance.expovariate(rate)
-                changed = age < DAY
-                known = age if dated and changed else None
-                estimate = observe(estimate, DAY, changed=changed, last_modified_age=known)
-            errors[dated] += (estimate.mean / rate - 1) ** 2
-    assert errors[True] < errors[False] / 2
-
-
-def test_a_first_fetch_with_a_date_tells_the_rate() -> None:
-    old = observe(PRIOR, inf, changed=True, last_modified_age=300 * DAY)
-    new = observe(PRIOR, inf, changed=True, last_modified_age=600.0)
-    assert old.mean < PRIOR.mean / 20
-    assert new.mean > PRIOR.mean
-
-
 def test_changes_in_one_second_do_not_run_away() -> None:
     """As from a clock that stands still."""
     estimate = PRIOR
     for _ in range(20_000):
         estimate = observe(estimate, 0.0, changed=True)
     assert estimate.mean == pytest.approx(1 / 60)
-
-
-def test_a_date_before_the_last_fetch_is_not_believed() -> None:
-    with_date = observe(PRIOR, DAY, changed=True, last_modified_age=9 * DAY)
-    assert with_date == observe(PRIOR, DAY, changed=True)
 
 
 def test_a_jump_of_the_clock_hardly_counts() -> None:
@@ -112,11 +84,11 @@ def test_a_page_that_wakes_up_is_noticed() -> None:
     assert estimate.mean > 5 * asleep
 
 
-@given(st.builds(Estimate, shapes, seconds), intervals, st.booleans(), intervals | st.none())
+@given(st.builds(Estimate, shapes, seconds), intervals, st.booleans())
 def test_an_estimate_stays_in_its_bounds(
-    estimate: Estimate, interval: float, changed: bool, age: float | None
+    estimate: Estimate, interval: float, changed: bool
 ) -> None:
-    found = observe(estimate, interval, changed=changed, last_modified_age=age)
+    found = observe(estimate, interval, changed=changed)
     assert 0 < found.shape <= SHAPE_MAX
     assert 0 < found.seconds <= SECONDS_MAX
     stored = Estimate(*struct.unpack("<2f", struct.pack("<2f", *found)))

@@ -208,6 +208,36 @@ def test_checks_of_a_host_are_bounded() -> None:
     assert not keys.take(of(), EXPIRES + DAY)
 
 
+def test_wrong_keys_use_up_no_check_of_a_key_that_was_right() -> None:
+    keys = Keys()
+    keys.take(of(), 0)
+    keys.checked(of(), 0, right=True)
+    for number in range(CHECKS_A_DAY):
+        wrong = of()._replace(key=f"0123456{number:02}")
+        keys.take(wrong, RIGHT_FOR)
+        keys.checked(wrong, RIGHT_FOR, right=False)
+    assert refused(keys, of()._replace(key="another0"), RIGHT_FOR + 1) == 429
+    # Its own checks are bounded too, as its server may say nothing.
+    for number in range(CHECKS_A_DAY):
+        assert not keys.take(of(), RIGHT_FOR + number)
+        keys.checked(of(), RIGHT_FOR + number, right=None)
+    assert refused(keys, of(), RIGHT_FOR + CHECKS_A_DAY) == 429
+    assert not keys.take(of(), 3 * DAY)
+    keys.checked(of(), 3 * DAY, right=True)
+    assert keys.take(of(), 3 * DAY)
+
+
+def test_keys_that_were_right_are_bounded() -> None:
+    keys = Keys()
+    for day in range(3):
+        for number in range(CHECKS_A_DAY):
+            key = of()._replace(key=f"{day:04}{number:04}")
+            keys.take(key, day * DAY)
+            keys.checked(key, day * DAY, right=True)
+    (host,) = keys._hosts.values()
+    assert len(host.checked) == CHECKS_A_DAY
+
+
 def test_urls_of_a_host_are_bounded_by_the_day() -> None:
     keys = Keys()
     keys.take(of(), 0)

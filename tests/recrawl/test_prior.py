@@ -24,9 +24,8 @@ def fetched(site: Site, rate: float, times: int) -> Site:
     return site
 
 
-def test_lists_change_more_than_pages_and_pages_more_than_documents() -> None:
-    means = [prior(kind, 1, Site()).mean for kind in (Kind.LIST, Kind.PAGE, Kind.DOCUMENT)]
-    assert means == sorted(means, reverse=True)
+def test_lists_change_more_than_pages() -> None:
+    assert prior(Kind.LIST, 1, Site()).mean > prior(Kind.PAGE, 1, Site()).mean
 
 
 def test_pages_near_the_seeds_change_more() -> None:

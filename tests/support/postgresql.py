@@ -28,10 +28,12 @@ _TIMEOUT = 60
 
 
 class Server:
-    """A cluster in a folder. `url` reaches a database in it, with the password."""
+    """A cluster in a folder. `url` reaches a database in it, with the password. Without ``fsync``
+    only a machine that stops could lose a commit."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, fsync: bool = False) -> None:
         self.folder = folder
+        self._fsync = "on" if fsync else "off"
         self.data = folder / "data"
         self.port = _free_port()
         self._pg_ctl = program("pg_ctl")
@@ -67,7 +69,7 @@ class Server:
     def start(self) -> None:
         """Start it, after a kill too."""
         options = (
-            f"-c listen_addresses=127.0.0.1 -c port={self.port} -c fsync=off"
+            f"-c listen_addresses=127.0.0.1 -c port={self.port} -c fsync={self._fsync}"
             " -c unix_socket_directories= -c dynamic_shared_memory_type=mmap"
         )
         self._run("start", "-w", "-l", str(self.folder / "log"), "-o", options)
@@ -113,11 +115,11 @@ class Server:
 
 
 @contextmanager
-def running() -> Iterator[Server]:
+def running(*, fsync: bool = False) -> Iterator[Server]:
     """A server that runs, and is gone after the block."""
     folder = Path(tempfile.mkdtemp(prefix="krowlspider-postgresql-"))
     try:
-        server = Server(folder)
+        server = Server(folder, fsync=fsync)
         server.start()
         try:
             yield server

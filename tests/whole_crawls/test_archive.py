@@ -496,6 +496,8 @@ NOTED = {
     "firstByteTimeMs",
     "dnsTimeMs",
     "connectTimeMs",
+    "delayMs",
+    "sourceTag",
     "outlinks",
     "charset",
 }

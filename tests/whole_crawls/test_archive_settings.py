@@ -139,10 +139,17 @@ def test_metadata_describe_each_fetch(
         assert note["WARC-Date"] == answers[url]["WARC-Date"]
         assert note["Content-Type"] == "application/warc-fields"
         assert note["WARC-Block-Digest"] == sha1(note.block)
+    others = {*TIMES, "delayMs", "sourceTag"}
     assert {
-        url: [(name, value) for name, value in notes[url].block_fields if name not in TIMES]
+        url: [(name, value) for name, value in notes[url].block_fields if name not in others]
         for url in expected
     } == expected
+    assert {dict(note.block_fields)["delayMs"] for note in notes.values()} == {"0"}
+    tags = {url: dict(note.block_fields).get("sourceTag") for url, note in notes.items()}
+    # A seed is its own source. A robots.txt has none.
+    assert tags[f"{a}/"] == tags[f"{a}/two"] == tags[f"{a}/target"] == f"{a}/"
+    assert tags[seeds[1]] == seeds[1]
+    assert tags[f"{a}/robots.txt"] is None
     first_of = {entry.conn: entry.url for entry in reversed(entries)}
     for url, note in notes.items():
         times = {name: float(value) for name, value in note.block_fields if name in TIMES}
@@ -232,7 +239,7 @@ def test_each_try_that_fails_is_said_when_a_page_is_tried_again(tmp_path: Path) 
             RETRY_TIMES=1,
         )
         notes = valid_records(crawl.jobdir / "warc").about(web.url("a.test", "/p"))
-    assert [note.block_fields for note in notes] == [
+    assert [note.block_fields[:3] for note in notes] == [
         [("hop", "S"), ("depth", "0"), ("error", "disconnect")]
     ] * 2
     assert len({note["WARC-Date"] for note in notes}) == 2

@@ -8,12 +8,15 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from itertools import pairwise
 from time import thread_time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.fetch import connection
 from krowlspider.recrawl import text, validators
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
@@ -532,3 +535,73 @@ def test_a_crawl_that_goes_on_is_polite_and_loses_nothing_when_killed(tmp_path: 
     assert violations(log, min_delay=0.05) == []
     assert {row["url"] for row in rows_of(crawl.jobdir)} == set(asked_for)
     assert check_folder(crawl.jobdir / "warc").problems == []
+
+
+# --- a host that dies ---
+
+FIRST, LAST = 3, 30
+
+
+class Dying(dict[str, Raw]):
+    """Answers of a host that closes each connection while it ``is_dead``."""
+
+    is_dead = False
+
+    def get(self, path: str, default: Any = None) -> Any:
+        return Raw(b"", closes=True) if self.is_dead else super().get(path, default)
+
+
+def by_path(jobdir: Path) -> dict[str, dict[str, Any]]:
+    return {row["url"].rpartition("/")[2]: row for row in rows_of(jobdir)}
+
+
+@pytest.mark.slow
+def test_a_host_that_dies_keeps_its_pages_and_costs_one_try_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Another host goes on as before. A page that is gone meanwhile is asked ever more seldom."""
+    # The times of fetches are those of rows.
+    monkeypatch.setattr(connection, "time", SimpleNamespace(time=clocks.wall))
+    paths = ("/one", "/two", "/three")
+    dying = Dying({path: tagged(path.encode(), b'"s"') for path in paths})
+    dying["/"] = tagged(links(*paths), b'"d"')
+    alive = ChangingWeb({"/": tagged(links("/changing", "/gone"), b'"r"')})
+    alive["/gone"] = tagged(b"gone", b'"g"')
+    tried, changing, gone = Counter[int](), Counter[int](), Counter[int]()
+    with SimulatedRawWeb(alive) as web, SimulatedRawWeb(dying) as other:
+        urls = [web.url(HOST, "/"), other.url("b.test", "/")]
+        seeds = write_seeds(tmp_path / "seeds.txt", urls)
+        for day in range(LAST + 3):
+            dying.is_dead = FIRST <= day < LAST
+            if day == FIRST:
+                del alive["/gone"]
+            crawl = SimulatedCrawl(
+                tmp_path / "job",
+                arguments={"seeds": seeds},
+                settings=CONTINUOUS,
+                script=interrupted_when(lasting(LASTS)),
+            ).run()
+            tried[day] = len(other.requests)
+            changing[day] = sum(path == "/changing" for path, _ in web.requests)
+            gone[day] = sum(path == "/gone" for path, _ in web.requests)
+            web.requests.clear()
+            other.requests.clear()
+            if day == LAST - 1:
+                dead = by_path(crawl.jobdir)
+            clocks.now += 24 * HOUR - LASTS
+    # It fails a few times, then it is deferred, for a day at last.
+    assert max(tried[day] for day in range(FIRST + 2, LAST)) <= 1
+    # What is known of its pages stays, and none of them has changed.
+    for path in ("one", "two", "three"):
+        assert (dead[path]["status"], dead[path]["changes"]) == (200, 0)
+    # Once it is back, all its pages come back.
+    found = by_path(crawl.jobdir)
+    assert all(found[path]["fetches"] > dead[path]["fetches"] for path in ("one", "two", "three"))
+    assert all(found[path]["changes"] == 0 for path in ("one", "two", "three"))
+    assert all(changing[day] for day in range(FIRST, LAST + 3))
+    # After 1, 2, 4 ... days, as far as a start a day can see.
+    asked = [day for day in range(FIRST, LAST) for _ in range(gone[day])]
+    waits = [later - day for day, later in pairwise(asked)]
+    assert waits[:4] == sorted(waits[:4])
+    assert waits[3] >= 7
+    assert (found["gone"]["status"], found["gone"]["changes"]) == (404, 1)

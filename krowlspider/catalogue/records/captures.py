@@ -40,42 +40,41 @@ _HTTP = "application/http"
 class Note(NamedTuple):
     """What a metadata record tells of a fetch; each value is None if it does not.
 
-    ``hops`` are letters of Heritrix from the seed, "" of a seed.
+    ``hops`` are letters of Heritrix from the seed, "" of a seed. ``seed`` is the page's own URL if
+    it is a seed. ``delay`` is in seconds.
     """
 
     hops: str | None = None
     via: str | None = None
     milliseconds: float | None = None
     delay: float | None = None
+    seed: str | None = None
 
     @classmethod
-    def of(cls, block: bytes) -> Note:
-        """Return what the fields in a block of type application/warc-fields tell."""
+    def of(cls, block: bytes, url: str) -> Note:
+        """Return what the fields in a block of type application/warc-fields tell of ``url``."""
         pairs = (line.partition(":") for line in block.decode(errors="replace").splitlines())
         fields = {name.strip(): clean(value, _URL_MAX) for name, colon, value in pairs if colon}
         hop = fields.get("hop")
         hops = fields.get("hopsFromSeed", "" if hop == "S" else hop)
+        seed = fields.get("sourceTag") or (url if hops == "" else None)
+        delay = _number(fields.get("delayMs"))
         return cls(
             hops,
             fields.get("via"),
             _number(fields.get("fetchTimeMs")),
-            _number(fields.get("delay")),
+            None if delay is None else delay / 1000,
+            seed,
         )
 
-    def seed_of(self, url: str) -> str | None:
-        """Return the seed of a page that is at most one hop from it; None of others."""
-        if self.hops is None:
-            return None
-        return url if not self.hops else self.via if len(self.hops) == 1 else None
-
-    def columns(self, url: str) -> Row:
+    def columns(self) -> Row:
         """Return the columns of the row of ``url`` that are known now."""
         return {
             "krowl_fetch_milliseconds": self.milliseconds,
             "krowl_delay": self.delay,
             "krowl_hops": self.hops,
             "krowl_via": self.via,
-            "krowl_seed": self.seed_of(url),
+            "krowl_seed": self.seed,
         }
 
 

@@ -114,19 +114,14 @@ def link_rows(capture: Capture) -> Iterator[Row]:
 
 def _common(capture: Capture) -> Row:
     """Return the columns that these tables share, null those of `robots_row`."""
-    return place_of(capture) | {
-        "fetch_time": capture.time,
-        "fetch_status": capture.status,
-        "digest": capture.digest,
-        "record_id": capture.record_id,
-        "warc_filename": capture.line.filename,
-    }
-
-
-def place_of(capture: Capture) -> Row:
     return {
         "url_surtkey": capture.line.key,
         "url": capture.url,
         "url_host_name": capture.host.name,
         "url_host_registered_domain": capture.host.registered_domain,
+        "fetch_time": capture.time,
+        "fetch_status": capture.status,
+        "digest": capture.digest,
+        "record_id": capture.record_id,
+        "warc_filename": capture.line.filename,
     }

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.catalogue.records.documents import place_of
+from msgspec import Struct
+
+from krowlspider.catalogue.records.hosts import split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
     from krowlspider.catalogue.records.captures import Capture
     from krowlspider.catalogue.sinks import Row
@@ -51,52 +54,81 @@ class Hosts:
         yield from self._rows.values()
 
 
-class Pages:
-    """Keeps the state of each page of a file. Answers to POST and robots.txt are no pages."""
+class _Page(Struct, gc=False):
+    """The state of a page; a file may have a million of them."""
 
-    def __init__(self) -> None:
-        self._rows: dict[str, dict[str, Any]] = {}
+    key: str
+    url: str
+    first_fetch: datetime
+    last_fetch: datetime
+    status: int
+    record_id: str
+    fetches: int = 1
+    last_change: datetime | None = None
+    digest: str | None = None
+    title: str | None = None
+    seed: str | None = None
+    tag: str | None = None
+
+
+class Pages:
+    """Keeps the state of each page of the file ``filename``. Answers to POST and robots.txt are no
+    pages."""
+
+    def __init__(self, filename: str) -> None:
+        self._filename = filename
+        self._pages: dict[str, _Page] = {}
 
     def add(self, capture: Capture) -> None:
         if capture.is_robots or capture.line.method:
             return
-        row = self._rows.get(capture.url)
-        if row is None:
-            row = self._rows[capture.url] = {
-                **place_of(capture),
-                "first_fetch": capture.time,
-                "last_fetch": capture.time,
-                "last_change": None,
-                "fetches": 0,
-                "digest": None,
-                "seed": None,
-                "tag": None,
-                "title": None,
-                "warc_filename": capture.line.filename,
-            }
-        row["fetches"] += 1
-        row["first_fetch"] = min(row["first_fetch"], capture.time)
-        if row["fetches"] > 1 and capture.time < row["last_fetch"]:
-            # The order of records is nearly that of time.
-            return
-        row["last_fetch"] = capture.time
-        row["status"] = capture.status
-        row["tag"] = capture.tag or row["tag"]
-        self._take_body(row, capture)
+        time, page = capture.time, self._pages.get(capture.url)
+        if page is None:
+            page = _Page(
+                capture.line.key, capture.url, time, time, capture.status, capture.record_id
+            )
+            self._pages[page.url] = page
+        else:
+            page.fetches += 1
+            page.first_fetch = min(page.first_fetch, time)
+            if time < page.last_fetch:
+                # The order of records is nearly that of time.
+                return
+            page.last_fetch, page.status = time, capture.status
+        page.tag = capture.tag or page.tag
+        self._take_body(page, capture)
 
     def add_seed(self, url: str, seed: str | None) -> None:
         """Add the seed that a page was found from, if it is known."""
-        if seed is not None and (row := self._rows.get(url)) is not None:
-            row["seed"] = seed
+        if seed is not None and (page := self._pages.get(url)) is not None:
+            page.seed = seed
 
-    def _take_body(self, row: dict[str, Any], capture: Capture) -> None:
+    def _take_body(self, page: _Page, capture: Capture) -> None:
         has_body = capture.status == 200 and capture.digest is not None
-        if has_body and capture.digest != row["digest"]:
-            row["digest"], row["last_change"] = capture.digest, capture.time
-        elif row["digest"] is not None and (capture.is_revisit or not has_body):
+        if has_body and capture.digest != page.digest:
+            page.digest, page.last_change = capture.digest, capture.time
+        elif page.digest is not None and (capture.is_revisit or not has_body):
             # The record and the title are those of the latest body.
             return
-        row["record_id"], row["title"] = capture.record_id, capture.says.title
+        page.record_id, page.title = capture.record_id, capture.says.title
 
     def rows(self) -> Iterator[Row]:
-        yield from self._rows.values()
+        for page in self._pages.values():
+            host, _ = split(page.url)
+            yield {
+                "url_surtkey": page.key,
+                "url": page.url,
+                "url_host_name": host.name,
+                "url_host_registered_domain": host.registered_domain,
+                "status": page.status,
+                "first_fetch": page.first_fetch,
+                "last_fetch": page.last_fetch,
+                "last_change": page.last_change,
+                "fetches": page.fetches,
+                "digest": page.digest,
+                "seed": page.seed,
+                "tag": page.tag,
+                "title": page.title,
+                "record_id": page.record_id,
+                "warc_filename": self._filename,
+            }

@@ -2,14 +2,15 @@
 
 A tick is a minute of the job clock, and a bucket is named by the tick at which it comes up. What is
 farther away has wider buckets, rounded up to a sixteenth of the wait at most. So a commit writes
-few keys, however many pages it plans, and no page is due before its time.
+few keys, however many pages it plans, and no page is due before its time. Where the wider bucket
+would be later than the page may wait, it is that of a minute.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from itertools import count
-from math import ceil
+from math import ceil, inf
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, Self
 
@@ -205,7 +206,8 @@ class Planner:
                 found.append((identity, data))
                 continue
             # A clock that is ahead there delays no page for longer than any plan does.
-            tick = tick_at(now + min(max(row.due - now, 0), _WAIT_MAX), now)
+            due = now + min(max(row.due - now, 0), _WAIT_MAX)
+            tick = tick_at(due, now, due)
             row.due, row.planned = tick * TICK, 0
             buckets[tick][name].append(identity)
             found.append((identity, row.encode(name)))
@@ -268,16 +270,18 @@ class Planning:
         if row.estimate is None:
             # What it adds to the demand must not change with its site.
             row.estimate = prior(row.kind, row.depth, found.site)
-        wait = row.absence.wait
+        wait, latest = row.absence.wait, inf
         if wait is None:
             threshold = self.threshold(host)
             terms_of = self._planner.terms_of
             row.weight, least, most = USUAL if terms_of is None else terms_of(row.url)
-            estimate = estimate_of(row)
+            estimate, latest = estimate_of(row), last + most
+            # A tick earlier: times are rounded up to one.
+            most = max(most - TICK, least)
             due = due_time(estimate, row.weight, threshold, last, identity, least=least, most=most)
         else:
             due = last + wait
-        tick = tick_at(due, self.now)
+        tick = tick_at(due, self.now, latest)
         row.due, row.planned = tick * TICK, max(int(due - last), 1)
         self._add(host, found, demand_of(row) - before)
         self._buckets[tick][host.name].append(identity)
@@ -304,7 +308,8 @@ class Planning:
     def restore(self, name: str, identity: bytes, row: PageRow) -> None:
         """Put a page that is planned into its bucket again, or into the next one if it was queued:
         its entry may be lost."""
-        tick = tick_at(max(row.due, self.now), self.now)
+        due = max(row.due, self.now)
+        tick = tick_at(due, self.now, due)
         row.due = tick * TICK
         self._buckets[tick][name].append(identity)
 
@@ -438,12 +443,16 @@ def lessen_demand(store: Store, gone: Mapping[str, float], batch: Batch) -> None
 read_chunk = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
-def tick_at(due: float, now: float) -> int:
-    """Return the tick of the bucket of a page that is due at a time, which is after ``now``."""
+def tick_at(due: float, now: float, latest: float = inf) -> int:
+    """Return the tick of the bucket of a page that is due at a time, which is after ``now``.
+
+    It begins after ``latest`` only if the tick of ``due`` does.
+    """
     wait = max(due - now, 0.0)
     width = 1 << max(int(wait / TICK / _PART).bit_length() - 1, 0)
     tick = max(ceil(due / TICK), int(now // TICK) + 1)
-    return min(-(-tick // width) * width, SECONDS_MAX // TICK)
+    rounded = -(-tick // width) * width
+    return min(rounded if rounded * TICK <= latest else tick, SECONDS_MAX // TICK)
 
 
 def estimate_of(row: PageRow) -> Estimate:

@@ -72,8 +72,9 @@ class PageRow(Struct):
 
     - ``depth``: its depth in the crawl. ``status``: of the last answer but 304.
     - ``first``, ``last``: the begin of its first and its last fetch. ``changed``: of the fetch that
-      found its last change; 0 if each answer was an error that may pass. Such an error leaves
-      ``payload``, ``text`` and all that names the record as they were.
+      found its last change; 0 if each answer was an error that may pass. Such an error, and the
+      first answer that the page is missing, leave ``payload``, ``text`` and all that names the
+      record as they were.
     - ``stored``: the WARC-Date of the record that has its payload; 0 without one. With the URL it
       names the record (`scrapy warc JOBDIR --cat URL --at DATE`). ``elsewhere``: the URL of that
       record if it is another one.
@@ -93,8 +94,8 @@ class PageRow(Struct):
       was brought forward. Bits of `Source` and PUSHED, see `krowlspider.recrawl.hints`.
     - ``listing``: of a sitemap or a feed: its level, a byte, and the host that it speaks for, see
       `SitemapReader`; empty for a page.
-    - ``absence``: the last answers in a row that say that it is missing or moved; kept by the
-      schedule only.
+    - ``absence``: the last answers in a row that say that it is missing or moved; without the
+      schedule, the first that says that it is missing.
     - ``seed``: the key of the seed that it came from, as in its entry.
     - ``weight``: that of the plan, a 4-byte float: what it added to the demand of its host goes by
       it, whatever the weight of its site is now.

@@ -20,7 +20,7 @@ from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import Batch, Store, put
 from krowlspider.recrawl.estimate import Estimate, observe
-from krowlspider.recrawl.gone import may_pass
+from krowlspider.recrawl.gone import Absence, State, is_missing, may_pass
 from krowlspider.recrawl.prior import Site, prior
 from krowlspider.recrawl.trust import Trust, after_change, after_content, after_not_modified
 from krowlspider.recrawl.validators import ASK_IN_FULL, Meaning, Validators
@@ -39,6 +39,10 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         row.etag = row.modified = b""
         return _asked(row, fetched)
     if row is not None and may_pass(fetched.status):
+        return _failed(row, fetched)
+    if row is not None and row.payload and is_missing(fetched.status) and not _was_missing(row):
+        # What is known of the page stays until the next answer says the same.
+        row.absence = Absence().answered(fetched.status, fetched.started)
         return _failed(row, fetched)
     started, receipt = fetched.started, fetched.receipt
     # The clock of the machine may say anything.
@@ -71,6 +75,10 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
     return new
 
 
+def _was_missing(row: PageRow) -> bool:
+    return is_missing(row.status) or row.absence.state is State.MISSING
+
+
 def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
     """Return what the validators of a host are worth after a fetch of a page with a row.
 
@@ -101,10 +109,12 @@ def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
 
 def has_changed(row: PageRow, new: PageRow) -> bool:
     """Return whether a page has another main text or status than before; where no text is known,
-    whether it has another body. An error that may pass is no status of the page."""
+    whether it has another body. An error that may pass is no status of the page, nor is the first
+    answer that it is missing."""
     if not row.changed:
         return False
-    if new.status != row.status and not may_pass(row.status):
+    is_known = not (may_pass(row.status) or row.absence.is_doubtful)
+    if new.status != row.status and is_known:
         return True
     if new.payload == row.payload:
         return False
@@ -252,7 +262,8 @@ class PageRows:
             if row is not None and not in_full:
                 planning.learn(lease.host, seen, new.last, changed=has_changed)
             if seen.named or seen.tried:
-                says = None if in_full or may_pass(fetched.status) else has_changed
+                failed |= new.absence.is_doubtful
+                says = None if in_full or failed else has_changed
                 planning.score(lease.host.name, seen.named, seen.tried, changed=says)
             planning.fetched(lease.host, identity, new, seen.demand)
             if entry.is_again:

@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _NAME = "urlfrontier.URLFrontier"
 
 
-def add(shell: Shell, crawls: Crawls, address: str) -> Service:
-    """Add the service to a server that is not started, and return it; ``address`` is what it names
-    itself. Start it after the server, and stop it when the server has stopped.
+def add(shell: Shell, crawls: Crawls) -> Service:
+    """Add the service to a server that is not started, and return it. Start it after the server,
+    and stop it when the server has stopped.
 
     :raises KrowlError: the extra grpc is not installed
     """
     need("google.protobuf", "grpc")
-    service: Service = need("krowlspider.rpc.urlfrontier.service", "grpc").Service(crawls, address)
+    service: Service = need("krowlspider.rpc.urlfrontier.service", "grpc").Service(crawls)
     generated = need("krowlspider.rpc.generated.urlfrontier_pb2_grpc", "grpc")
     generated.add_URLFrontierServicer_to_server(service, shell.server)
     shell.offer(_NAME)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from krowlspider.errors import JobError
+from krowlspider.errors import JobError, scrapy_with
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.limits import SessionLimits
@@ -32,9 +32,10 @@ from krowlspider.frontier.store.store import (
     records,
     sync,
 )
+from krowlspider.job.folder import SNAPSHOT
 from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.rpc.urlfrontier.intake import Intake, Report, Status
-from krowlspider.rpc.urlfrontier.leases import Leases
+from krowlspider.rpc.urlfrontier.leases import DELETED, Leases
 from krowlspider.rpc.urlfrontier.records import (
     CrawlState,
     Item,
@@ -95,6 +96,11 @@ class ServedCrawl:
                 raise JobError(
                     f"JOBDIR {folder.path} belongs to a node of a cluster, whose other nodes own"
                     " some of its hosts: give the JOBDIR of a crawl of one process, or a new one"
+                )
+            if (folder.path / SNAPSHOT).exists():
+                raise JobError(
+                    f"JOBDIR {folder.path} is a snapshot, which clients would change: make a copy:"
+                    f" {scrapy_with('frontier', 'NEWDIR', '--restore', folder.path)}"
                 )
             shutil.rmtree(folder.path / _REMOVED, ignore_errors=True)
             self._open(crawl_id, new=not folder.frontier.exists())
@@ -296,7 +302,7 @@ class ServedCrawl:
                 self.ledger.put(named, Item("", Phase.PURGED, 0.0))
                 self.ledger.write()
                 if item.phase is Phase.QUEUED:
-                    self._leases.done(named, item)
+                    self._leases.done(named, item, DELETED)
                 count += 1
         self.commit()
         return count
@@ -348,9 +354,9 @@ class ServedCrawl:
             entry = entry_of(key, value)
             if entry.is_plain and not self._has_item(host, entry.url):
                 yield Item(entry.url, Phase.QUEUED, 0.0, max(entry.due, now))
-        for key, value in self._store.items(schema.page_prefix(host)):
+        for _, value in self._store.items(schema.page_prefix(host)):
             row = read_row(value, host)
-            if row is not None and self._store.get(b"Oi" + key[1:]) is None:
+            if row is not None and not self._has_item(host, row.url):
                 phase = Phase.SCHEDULED if row.due else Phase.DONE
                 yield Item(row.url, phase, row.first, row.due)
 

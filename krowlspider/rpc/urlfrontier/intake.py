@@ -171,7 +171,6 @@ class Intake:
             metadata=report.metadata,
         )
         self._ledger.put(name, item)
-        self._ledger.write()
         if before is not None and before.phase in (Phase.QUEUED, Phase.LEASED):
             self._leases.done(name, before)
         self._mark(name)

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate, Lease
-from krowlspider.frontier.hosts.host import IDLE, SCHEDULED, Host
+from krowlspider.frontier.hosts.host import DEFERRED, IDLE, SCHEDULED, Host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
-from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase
+from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase, time_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -37,8 +37,8 @@ _DUE_MAX = 10_000
 _HELD = 3600.0
 # Most seconds until a blocked queue is looked at again.
 _BLOCKED = 86_400.0
-# Reasons of entries that are dropped: a client has reported the URL already, or deleted its queue.
-_REPORTED, _DELETED = "recrawled", "operator"
+# Reasons of entries that are dropped: a client has reported the URL already, or deleted it.
+_REPORTED, DELETED = "recrawled", "operator"
 
 
 class Leases:
@@ -179,7 +179,7 @@ class Leases:
             if number >= _DUE_MAX:
                 break
             item = self._ledger.item(name)
-            if item is None or item.time is None or item.time > now:
+            if item is None or item.time is None or time_key(item.time, name) != key:
                 self._ledger.drop_time(key)
             elif item.phase is Phase.SCHEDULED:
                 self._queue_again(name, item)
@@ -213,19 +213,27 @@ class Leases:
         frontier.schedule.cache.record_now(host, batch)
         self._left(host, lease)
 
-    def done(self, name: Name, item: Item) -> None:
-        """Remove the entry of a queued or leased item, of which a client has reported. The ledger
-        says already what becomes of it; the next commit removes the entry of a lease."""
+    def done(self, name: Name, item: Item, dropped: str | None = None) -> None:
+        """Remove the entry of a queued or leased item, of which a client has reported, or which is
+        dropped for a reason. The ledger says already what becomes of it; the next commit removes
+        the entry of a lease."""
         frontier = self._frontier
         host = frontier.schedule.cache.get(name[0])
         if (lease := self._leases.pop(name, None)) is not None:
-            frontier.acknowledge(lease)
+            frontier.acknowledge(lease, dropped)
         elif self.is_queued(host, item):
             batch = frontier.store.batch()
             key = schema.queue_key(schema.host_key(host.name), item.priority, item.sequence)
             batch.delete(key)
             frontier.queues.count_removed(host, 1)
             host.queue.queued -= 1
+            if host.state is DEFERRED:
+                frontier.schedule.transitions.deferred -= 1
+            # As a commit would count it.
+            frontier.counters["done" if dropped is None else f"dropped/{dropped}"] += 1
+            host.queue.done += dropped is None
+            host.queue.dropped += dropped is not None
+            self._ledger.add_to(batch)
             frontier.schedule.cache.record_now(host, batch)
         if item.phase is Phase.LEASED:
             self._left(host, lease)
@@ -256,9 +264,9 @@ class Leases:
     def drop_host(self, host: Host) -> None:
         """End all leases of a host, whose URLs are about to be removed."""
         for name in [each for each in self._leases if each[0] == host.name]:
-            self._frontier.acknowledge(self._leases.pop(name), _DELETED)
+            self._frontier.acknowledge(self._leases.pop(name), DELETED)
         for lease in [each for each in self._aside if each.host is host]:
             self._aside.remove(lease)
-            self._frontier.acknowledge(lease, _DELETED)
+            self._frontier.acknowledge(lease, DELETED)
         if self._out.pop(host.name, 0):
             self._frontier.schedule.release(host, 0.0)

@@ -1,13 +1,15 @@
 """What the URLFrontier service keeps of a URL and of a queue, in the store of the frontier.
 
-``O`` is the first byte of each key: ``Oi`` host ``00`` identity has an `Item`, ``Ot`` time host
-``00`` identity is empty and says when a lease ends or a page is due again, ``Oq`` host has a
-`QueueState`, ``Os`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since the epoch.
+`SERVED` is the first byte of each key, and the second is its kind: ``i`` host ``00`` identity has
+an `Item`, ``t`` time host ``00`` identity is empty and says when a lease ends or a page is due
+again, ``q`` host has a `QueueState`, ``s`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since
+the epoch.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Batch, Store
 
+_ITEMS = SERVED + b"i"
 STATE = SERVED + b"s"
 TIMES = SERVED + b"t"
 QUEUES = SERVED + b"q"
@@ -86,7 +89,7 @@ Name = tuple[str, bytes]
 
 
 def items_prefix(host: str) -> bytes:
-    return b"Oi%b\0" % host.encode()
+    return b"%b%b\0" % (_ITEMS, host.encode())
 
 
 def item_key(name: Name) -> bytes:
@@ -94,7 +97,11 @@ def item_key(name: Name) -> bytes:
 
 
 def time_key(time: float, name: Name) -> bytes:
-    return b"Ot%b%b\0%b" % (round(time * 1000).to_bytes(8), name[0].encode(), name[1])
+    return b"%b%b%b\0%b" % (TIMES, _time_bytes(time), name[0].encode(), name[1])
+
+
+def _time_bytes(time: float) -> bytes:
+    return int(time * 1000).to_bytes(8)
 
 
 def split_time_key(key: bytes) -> tuple[float, Name]:
@@ -124,6 +131,9 @@ class Ledger:
         self._items: dict[Name, Item | None] = {}
         self._queues: dict[str, QueueState | None] = {}
         self._times: dict[bytes, bool] = {}
+        # No time before this one is on disk: a search that begins earlier would walk over all that
+        # were removed.
+        self._next_time = 0.0
         found = [_QUEUE.decode(value) for _, value in store.items(QUEUES)]
         self.count = len(found)
         self.totals = QueueState(
@@ -158,11 +168,18 @@ class Ledger:
 
         Only what is written is seen.
         """
-        for key in self._store.keys(TIMES):
-            time, name = split_time_key(key)
-            if time > now:
-                return
-            yield name, key
+        if now < self._next_time:
+            return
+        reached, self._next_time = self._next_time, inf
+        try:
+            for key in self._store.keys(TIMES, TIMES + _time_bytes(reached)):
+                reached, name = split_time_key(key)
+                if reached > now:
+                    return
+                yield name, key
+            reached = inf
+        finally:
+            self._next_time = min(self._next_time, reached)
 
     def queues(self, after: str = "") -> Iterator[tuple[str, QueueState]]:
         """Yield all queues by name, or those behind one."""
@@ -178,6 +195,8 @@ class Ledger:
         for each, is_there in ((before, False), (item, True)):
             if each is not None and each.time is not None:
                 self._times[time_key(each.time, name)] = is_there
+                if is_there:
+                    self._next_time = min(self._next_time, each.time)
         leased, scheduled, done = (
             (item is not None and item.phase is phase)
             - (before is not None and before.phase is phase)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -48,53 +49,53 @@ _LEVELS = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
 class Service(URLFrontierServicer):
-    """Serves ``crawls``, which belong to it until `stop`. ``address`` is where it listens.
+    """Serves ``crawls``, which belong to it until `stop`.
 
-    ``failed`` is set once the disk has failed: then nothing more can be taken.
+    ``failure``: the disk has failed so, and nothing more can be taken.
     """
 
-    def __init__(self, crawls: Crawls, address: str):
+    def __init__(self, crawls: Crawls):
         self._crawls = crawls
-        self._address = address
+        self._address = ""
         self._worker = ThreadPoolExecutor(1, "urlfrontier")
         self._reader = ThreadPoolExecutor(1, "urlfrontier-read")
         self._budget = Budget()
         self._ticks: asyncio.Task[None] | None = None
-        self.failed = asyncio.Event()
+        self.failure: Exception | None = None
 
-    def start(self) -> None:
-        """Begin to look at what is due by the time alone."""
+    def start(self, address: str) -> asyncio.Task[None]:
+        """Begin to look at what is due by the time alone. The task that is returned ends only if
+        that fails. ``address`` is where the server listens."""
+        self._address = address
         self._ticks = asyncio.create_task(self._keep_ticking())
+        return self._ticks
 
     async def stop(self) -> None:
         """Close all crawls, once the calls have ended."""
         if self._ticks is not None:
             self._ticks.cancel()
         self._reader.shutdown(cancel_futures=True)
-        if not self.failed.is_set():
+        if self.failure is None:
             await self._run(self._crawls.close)
         self._worker.shutdown()
 
     async def _keep_ticking(self) -> None:
-        while not self.failed.is_set():
+        while True:
             await asyncio.sleep(_TICK)
-            try:
-                await self._run(self._crawls.tick)
-            except STORE_ERRORS:
-                return
+            await self._run(self._crawls.tick)
 
     async def _run(self, work: Callable[..., _T], *args: Any) -> _T:
         """Do work in the thread of the crawls.
 
         :raises StoreError: the disk failed
         """
-        if self.failed.is_set():
-            raise KrowlError("the disk has failed")
+        if self.failure is not None:
+            raise self.failure
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, work, *args)
         except STORE_ERRORS as error:
-            if not self.failed.is_set():
-                self.failed.set()
+            if self.failure is None:
+                self.failure = error
                 _log.error("Closing: the frontier cannot be written: %s", error)
             raise
 
@@ -135,12 +136,16 @@ class Service(URLFrontierServicer):
             yield _info(*leased)
 
     async def PutURLs(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for ack in acks(requests, partial(self._run, self._crawls.put), self._budget):
-            yield ack
+        put = partial(self._run, self._crawls.put)
+        async with aclosing(acks(requests, put, self._budget)) as found:
+            async for ack in found:
+                yield ack
 
     async def PutDiscovered(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for ack in batch_acks(requests, partial(self._run, self._crawls.put), self._budget):
-            yield ack
+        put = partial(self._run, self._crawls.put)
+        async with aclosing(batch_acks(requests, put, self._budget)) as found:
+            async for ack in found:
+                yield ack
 
     # --- lists ---
 

@@ -158,7 +158,13 @@ GOOD, BAD, NEW = b"g" * 20, b"b" * 20, b"n" * 20
         # Of a page that was not seen before, nothing has changed.
         ([(503, BAD), (503, NEW), (200, GOOD)], 0, 200),
         ([(503, BAD), (200, GOOD), (200, NEW)], 1, 200),
-        ([(200, GOOD), (404, BAD), (200, GOOD)], 2, 200),
+        # A page that is missing for one answer was there all the time.
+        ([(200, GOOD), (404, BAD), (200, GOOD)], 0, 200),
+        ([(200, GOOD), (404, BAD), (200, NEW)], 1, 200),
+        ([(200, GOOD), (404, BAD), (404, BAD), (404, BAD)], 1, 404),
+        ([(200, GOOD), (410, BAD), (404, NEW), (200, GOOD)], 2, 200),
+        ([(200, GOOD), (404, BAD), (503, NEW), (404, BAD)], 1, 404),
+        ([(404, BAD), (404, BAD), (200, GOOD)], 1, 200),
         ([(404, BAD), (503, NEW), (404, BAD)], 0, 404),
         ([(200, GOOD), (301, GOOD)], 1, 301),
     ],

@@ -76,7 +76,12 @@ def test_the_connections_of_our_crawls_are_no_limit(tmp_path: Path, clock: Clock
     with served(tmp_path, clock, CONCURRENT_REQUESTS=4, KROWL_DOMAIN_CONCURRENCY=2) as crawl:
         crawl.put(discovered(*(f"http://{number}.example/" for number in range(100))))
         crawl.put(discovered(*(f"http://{number}.one.example/" for number in range(10))))
-        assert len(urls(crawl)) == 102
+        given = urls(crawl)
+        assert len(given) == 102
+        for url in given:
+            crawl.put(known(url))
+        clock.move(10)
+        assert len(urls(crawl)) == 2
 
 
 def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
@@ -94,6 +99,18 @@ def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
             (B, {"depth": ["3"]}),
             (A, {"depth": ["3"]}),
         ]
+
+
+def test_a_lease_ends_whatever_part_of_a_millisecond_it_has(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, OTHER))
+        assert len(crawl.take(0, 0, 5.0002, "b.example")) == 1
+        assert len(crawl.take(0, 0, 5.0007, "a.example")) == 1
+        clock.move(4.9999)
+        for _ in range(20):
+            clock.move(0.0001)
+            crawl.tick()
+        assert crawl.figures().leased == 0
 
 
 def test_a_report_after_the_end_of_its_lease_counts(tmp_path: Path, clock: Clock):
@@ -133,6 +150,7 @@ def test_leases_survive_a_restart(tmp_path: Path, clock: Clock, is_killed: bool)
         assert sorted(urls(crawl)) == [A, C]
         crawl.put([*known(A), *known(C)])
         assert crawl.figures() == Figures(0, 0, 3, 1, 0)
+        assert crawl.frontier.counters["done"] == 3
 
 
 def test_a_death_between_report_and_commit_loses_nothing(tmp_path: Path, clock: Clock):
@@ -161,6 +179,17 @@ def test_known_urls_come_when_they_are_due_the_first_first(tmp_path: Path, clock
         assert urls(crawl) == [B]
         crawl.put(known(B, clock.now + 5))
         clock.move(30)
+        assert urls(crawl) == [B, A]
+
+
+def test_a_time_in_the_past_is_due_now(tmp_path: Path, clock: Clock):
+    """As URLFrontierServiceTest.RightOrder has it, after the first look at what is due."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(known(C, clock.now + 1))
+        clock.move(50)
+        assert urls(crawl) == [C]
+        crawl.put([*known(A, clock.now - 10), *known(B, clock.now - 1000), *known(C)])
+        clock.move(5)
         assert urls(crawl) == [B, A]
 
 
@@ -203,6 +232,17 @@ def test_delays_blocks_limits_and_the_pause_survive(tmp_path: Path, clock: Clock
         assert crawl.limit("a.example", 0)
         clock.move(60)
         assert C in urls(crawl)
+
+
+def test_a_report_of_a_deferred_host_is_taken(tmp_path: Path, clock: Clock):
+    """A crawl by Scrapy has deferred it: it does not answer."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A, B))
+        schedule = crawl.frontier.schedule
+        schedule.deferral.defer(schedule.pop_named("a.example"))
+        assert crawl.frontier.deferred_queued == 2
+        crawl.put(known(A))
+        assert crawl.frontier.deferred_queued == 1
 
 
 def test_an_order_cannot_make_a_crawl_less_polite(tmp_path: Path, clock: Clock):

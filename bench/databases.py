@@ -1,0 +1,91 @@
+"""Measure how fast rows of a catalogue come into PostgreSQL and SQLite."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+from krowlspider.catalogue.columns import PARTITIONS, SUBSETS, TABLES, Column
+from krowlspider.catalogue.databases import database
+from tests.support import postgresql
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from krowlspider.catalogue.sinks import Row
+
+# A crawl has about as many rows of pages as of fetches, and one of a host for ten.
+_EVERY = {"fetch": 1, "page": 1, "host": 10}
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_TELL = partial(print, flush=True)
+
+
+def measure(fetches: int, files: int, scratch: Path | None) -> dict[str, dict[str, float]]:
+    """Return rows a second of a WARC file with so many fetches, whose rows are at hand: of the
+    first file, the median of all, and the last.
+
+    The server is one of its own, as Debian configures it: each commit is synced.
+    """
+    tables = frozenset(_EVERY)
+    found: dict[str, dict[str, float]] = {}
+    with TemporaryDirectory(dir=scratch) as name, postgresql.running(fsync=True) as server:
+        urls = {
+            "postgresql": server.make("bench"),
+            "sqlite": f"sqlite:///{Path(name, 'bench.db').absolute()}",
+        }
+        for kind, url in urls.items():
+            rates = []
+            with closing(database(url, tables, _TELL)) as sink:
+                for number in range(files):
+                    file = f"{number}.warc.gz"
+                    rows = list(_rows(file, fetches))
+                    begun = perf_counter()
+                    sink.write(file, rows)
+                    rates.append(len(rows) / (perf_counter() - begun))
+            kinds = {"first": rates[0], "median": statistics.median(rates), "last": rates[-1]}
+            found[kind] = {key: round(rate) for key, rate in kinds.items()}
+    return found
+
+
+def _rows(file: str, fetches: int) -> Iterator[tuple[str, Row]]:
+    chance = random.Random(file)
+    for number in range(fetches):
+        host = f"www.host{chance.randrange(500)}.example"
+        for table, every in _EVERY.items():
+            if number % every:
+                continue
+            row: Row = {
+                each.name: _value(each, chance) for each in (*TABLES[table], *PARTITIONS[table])
+            }
+            own: Row = {
+                "krowl_record_id": f"urn:uuid:{chance.getrandbits(128):032x}",
+                "url": f"https://{host}/section/{chance.randrange(10**9)}/page.html?x=1",
+                "host": f"{number}.{host}",
+                "url_host_name": host,
+                "warc_filename": file,
+                "subset": SUBSETS[0],
+            }
+            yield table, row | {key: value for key, value in own.items() if key in row}
+
+
+def _value(column: Column, chance: random.Random) -> str | int | float | bool | datetime | None:
+    if not column.required and chance.random() < 0.4:
+        return None
+    match column.type:
+        case "text":
+            return f"{column.name} {chance.getrandbits(60):x}"
+        case "double":
+            return chance.random()
+        case "boolean":
+            return chance.random() < 0.5
+        case "timestamp":
+            return _START + timedelta(seconds=chance.random() * 1e6)
+        case _:
+            return chance.randrange(1000)
