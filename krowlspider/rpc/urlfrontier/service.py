@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +19,7 @@ import plyvel
 
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.schedule.orders import OrderError
-from krowlspider.frontier.store.store import STORE_ERRORS, StoreError
+from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.rpc.generated import urlfrontier_pb2 as messages
 from krowlspider.rpc.generated.urlfrontier_pb2_grpc import URLFrontierServicer
 from krowlspider.rpc.urlfrontier.crawls import DEFAULT
@@ -50,7 +51,7 @@ _LEVELS = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 class Service(URLFrontierServicer):
     """Serves ``crawls``, which belong to it until `stop`.
 
-    ``has_failed``: the disk has failed, and nothing more can be taken.
+    ``failure``: the disk has failed so, and nothing more can be taken.
     """
 
     def __init__(self, crawls: Crawls):
@@ -60,7 +61,7 @@ class Service(URLFrontierServicer):
         self._reader = ThreadPoolExecutor(1, "urlfrontier-read")
         self._budget = Budget()
         self._ticks: asyncio.Task[None] | None = None
-        self.has_failed = False
+        self.failure: Exception | None = None
 
     def start(self, address: str) -> asyncio.Task[None]:
         """Begin to look at what is due by the time alone. The task that is returned ends only if
@@ -74,7 +75,7 @@ class Service(URLFrontierServicer):
         if self._ticks is not None:
             self._ticks.cancel()
         self._reader.shutdown(cancel_futures=True)
-        if not self.has_failed:
+        if self.failure is None:
             await self._run(self._crawls.close)
         self._worker.shutdown()
 
@@ -88,13 +89,13 @@ class Service(URLFrontierServicer):
 
         :raises StoreError: the disk failed
         """
-        if self.has_failed:
-            raise StoreError("the disk has failed")
+        if self.failure is not None:
+            raise self.failure
         try:
             return await asyncio.get_running_loop().run_in_executor(self._worker, work, *args)
         except STORE_ERRORS as error:
-            if not self.has_failed:
-                self.has_failed = True
+            if self.failure is None:
+                self.failure = error
                 _log.error("Closing: the frontier cannot be written: %s", error)
             raise
 
@@ -135,12 +136,16 @@ class Service(URLFrontierServicer):
             yield _info(*leased)
 
     async def PutURLs(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for ack in acks(requests, partial(self._run, self._crawls.put), self._budget):
-            yield ack
+        put = partial(self._run, self._crawls.put)
+        async with aclosing(acks(requests, put, self._budget)) as found:
+            async for ack in found:
+                yield ack
 
     async def PutDiscovered(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for ack in batch_acks(requests, partial(self._run, self._crawls.put), self._budget):
-            yield ack
+        put = partial(self._run, self._crawls.put)
+        async with aclosing(batch_acks(requests, put, self._budget)) as found:
+            async for ack in found:
+                yield ack
 
     # --- lists ---
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import KrowlError
@@ -17,7 +16,7 @@ from krowlspider.rpc.generated import urlfrontier_pb2 as messages
 from krowlspider.rpc.urlfrontier.intake import Report, Status
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
     from typing import TypeAlias
 
     from krowlspider.rpc.urlfrontier.crawls import CrawlsError
@@ -111,8 +110,10 @@ class _Inbound:
 
     async def close(self) -> None:
         self._reading.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._reading
+        await asyncio.wait([self._reading])
+        if not self._reading.cancelled():
+            # The client is gone, or the server stops.
+            self._reading.exception()
         await self._budget.give(self._held)
 
 
@@ -122,7 +123,7 @@ async def _answers(
     put: Put,
     budget: Budget,
     answer: Callable[[str, list[Status]], Any],
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any, None]:
     inbound = _Inbound(requests, parse, budget)
     try:
         async for group in inbound.groups():
@@ -148,7 +149,7 @@ async def _taken(given: list[tuple[str, Report]], put: Put) -> list[Status]:
     return [each if isinstance(each, Status) else Status.FAIL for each in found]
 
 
-def acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncIterator[Any]:
+def acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncGenerator[Any, None]:
     """Yield an AckMessage for each URLItem, in their order."""
 
     def answer(name: str, found: list[Status]) -> Any:
@@ -157,7 +158,7 @@ def acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncIterato
     return _answers(requests, _item, put, budget, answer)
 
 
-def batch_acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncIterator[Any]:
+def batch_acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncGenerator[Any, None]:
     """Yield a BatchAck for each DiscoveredBatch, in their order."""
 
     def answer(name: str, found: list[Status]) -> Any:

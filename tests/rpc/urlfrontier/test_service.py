@@ -31,14 +31,18 @@ _WORDS = "URLFrontier of "
 class Served:
     """A process that serves a folder, at a port of its own."""
 
-    def __init__(self, jobdir: Path, **settings: object):
+    def __init__(self, jobdir: Path, *, blocks: int | None = None, **settings: object):
+        """``blocks`` is how large a file can be, as of `ulimit`."""
         self._log = jobdir.with_name("log")
         options = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
         command = [sys.executable, "-m", "scrapy", "frontier", str(jobdir), "--serve"]
+        command += ["127.0.0.1:0", *options]
         with self._log.open("wb") as log:
-            self.process = warm.start(
-                [*command, "127.0.0.1:0", *options], stdout=log, stderr=subprocess.STDOUT
-            )
+            if blocks is None:
+                self.process = warm.start(command, stdout=log, stderr=subprocess.STDOUT)
+            else:
+                shell = ["sh", "-c", f'ulimit -f {blocks}; exec "$@"', "sh", *command]
+                self.process = subprocess.Popen(shell, stdout=log, stderr=subprocess.STDOUT)
         wait_until(lambda: _WORDS in self.log or self.process.poll() is not None)
         assert _WORDS in self.log, self.log
         port = self.log.partition(" at 127.0.0.1:")[2].partition(";")[0]
@@ -255,6 +259,26 @@ def test_what_is_acknowledged_survives_a_kill(tmp_path: Path):
         assert not set(out) & set(served.urls())
         assert served.put(*map(known, out)) == [ACK.OK] * len(out)
         assert served.stats().counts["completed"] == len(out)
+
+
+@pytest.mark.slow
+def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path):
+    """What does not fit has failed, so its client sends it again. The process ends and says why."""
+    urls = [f"http://h{number % 40}.example/{number}" for number in range(20_000)]
+    acks: list[int] = []
+    served = Served(tmp_path / "job", blocks=1000)
+    with suppress(grpc.RpcError):
+        for ack in served.stub.PutURLs(iter(map(discovered, urls))):
+            acks.append(ack.status)  # noqa: PERF401 (the stream ends by an error)
+    assert served.process.wait(DEADLINE) == 3, served.log
+    assert "Traceback" not in served.log
+    served.channel.close()
+    taken = [url for url, ack in zip(urls, acks, strict=False) if ack == ACK.OK]
+    assert ACK.FAIL in acks
+    with serving(tmp_path / "job") as served:
+        found = served.stub.ListURLs(pb.ListUrlParams(size=100_000))
+        assert set(taken) <= {item.known.info.url for item in found}
+        assert served.put(*map(discovered, urls)) == [ACK.OK] * len(urls)
 
 
 def test_a_token_is_asked_for_where_one_is_set(tmp_path: Path):
