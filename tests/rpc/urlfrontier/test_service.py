@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -259,6 +260,24 @@ def test_what_is_acknowledged_survives_a_kill(tmp_path: Path):
         assert not set(out) & set(served.urls())
         assert served.put(*map(known, out)) == [ACK.OK] * len(out)
         assert served.stats().counts["completed"] == len(out)
+
+
+def test_an_open_stream_ends_with_the_server(tmp_path: Path):
+    """What it had sent is acknowledged, and the log has no traceback."""
+    with serving(tmp_path / "job") as served:
+        more = threading.Event()
+
+        def items() -> Iterator[Any]:
+            yield discovered("http://a.example/")
+            more.wait(DEADLINE)
+
+        call = served.stub.PutURLs(items())
+        assert next(call).status == ACK.OK
+        served.process.send_signal(signal.SIGTERM)
+        assert list(call) == []
+        more.set()
+        assert served.process.wait(DEADLINE) == 0
+        assert "Traceback" not in served.log
 
 
 @pytest.mark.slow
