@@ -105,22 +105,29 @@ class Follower:
 
         Raises what the sink does, and OSError.
         """
+        done = self._sink.done()
         while True:
-            # Asked at each look: a database may be restored from a backup meanwhile.
-            done = self._sink.done()
             # Asked first: a file that is finished in between is among those found.
             goes_on = follow and is_written(self._jobdir)
-            waiting = [path for path in finished(self._jobdir) if path.name not in done]
+            waiting = self._waiting(done)
+            if follow and (waiting or not goes_on):
+                # A database may have been restored from a backup meanwhile.
+                done = self._sink.done()
+                waiting = self._waiting(done)
             folders = folders_of(self._jobdir) if waiting else []
             indexes = [index for each in folders for index in indexes_in(each).there]
             for path in waiting:
-                if path.name not in self.found.left_out and self._take(path, indexes):
+                if self._take(path, indexes):
                     done.add(path.name)
             if not goes_on:
                 break
             sleep(LOOK)
         gone = (name for each in folders_of(self._jobdir) for name in indexes_in(each).away)
         self.found.away = {name for name in gone if name not in done}
+
+    def _waiting(self, done: set[str]) -> list[Path]:
+        past = done | self.found.left_out
+        return [path for path in finished(self._jobdir) if path.name not in past]
 
     def _take(self, path: Path, indexes: Sequence[Path]) -> bool:
         """Take a file; return whether its rows are in the sink."""

@@ -296,8 +296,8 @@ class Control:
         if paused := pause_reason(self._crawl):
             return Reason(f"The crawl is {paused}.")
         signer = self._job.signer
-        if signer is not None and signer.lacks_key(host.name):
-            return Reason("It gets signed requests, and the key has expired.", "KROWL_SIGN_KEY")
+        if signer is not None and (fault := signer.fault(host.name)):
+            return Reason(f"It gets signed requests, and {fault}.", "KROWL_SIGN_KEY")
         now, seeds = self._job.frontier.now(), Scheduler.of(self._crawler).flights.seeds_first
         is_due = host.state is SchedulingState.SCHEDULED and host.due <= now
         if is_due and seeds.only() and not host.queue.waits_with_seed(now):

@@ -258,7 +258,7 @@ class Dispatcher:
         if signer is not None:
             if host.asks_signature:
                 signer.recall(host.name)
-            if self._lacks_key(signer, host):
+            if self._cannot_sign(signer, host):
                 return None
         begun = self._job.cpu()
         # Matching robots.txt and exclusions may hold the event loop: mark the host.
@@ -271,12 +271,12 @@ class Dispatcher:
         self._flights.charge(in_flight, self._job.cpu() - begun)
         return request
 
-    def _lacks_key(self, signer: Signer, host: Host) -> bool:
-        """Defer a host that gets signed requests if the key has expired, and return whether it has.
-        Without a signature even its robots.txt may be another one."""
-        if host.health is Health.RETIRED or not signer.lacks_key(host.name):
+    def _cannot_sign(self, signer: Signer, host: Host) -> bool:
+        """Defer a host that gets signed requests if none can be signed, and return whether that is
+        so. Without a signature even its robots.txt may be another one."""
+        if host.health is Health.RETIRED or not signer.fault(host.name):
             return False
-        signer.warn_of_key(host.name)
+        signer.warn_of(host.name)
         # With robots fetches it would be due at once.
         self._schedule.deferral.defer(host, ROUND if host.robots.fetches else 0.0)
         return True

@@ -11,9 +11,8 @@ import json
 import logging
 import re
 import secrets
+import time
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from math import inf, isfinite
 from pathlib import Path
@@ -27,6 +26,8 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+
+from krowlspider.fetch.clock_check import ClockCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -311,7 +312,8 @@ class Signer:
     """Signs the requests to the hosts that ask for it, or to all hosts.
 
     ``agent`` is the origin of the directory, ``life`` the seconds until a signature expires,
-    ``wall`` a clock in epoch seconds. The last hosts that have asked are known by their names.
+    ``wall`` a clock in epoch seconds, ``monotonic`` one that nobody sets. The last
+    hosts that have asked are known by their names.
     """
 
     def __init__(
@@ -322,6 +324,7 @@ class Signer:
         always: bool,
         life: float,
         wall: Callable[[], float],
+        monotonic: Callable[[], float] = time.monotonic,
         nonce: Callable[[int], bytes] = secrets.token_bytes,
     ):
         self._key = key
@@ -333,12 +336,11 @@ class Signer:
         self._hosts: dict[str, Challenge] = {}
         # Hosts that were named as they wait for a key.
         self._named = 0
-        # Whether it was logged that a clock differs.
-        self._is_off = False
+        self._clock = ClockCheck(self._life, wall, monotonic)
 
     def signs(self, host: str) -> bool:
         """Return whether requests to a host are signed now."""
-        return (self._always or host in self._hosts) and self._wall() < self._key.expires
+        return (self._always or host in self._hosts) and not self._why_not()
 
     def knows(self, host: str) -> bool:
         """Return whether a host has asked for signatures."""
@@ -349,12 +351,21 @@ class Signer:
         if host not in self._hosts:
             self._learn(host, Challenge())
 
-    def lacks_key(self, host: str) -> bool:
-        """Return whether a host gets signed requests, and the key has expired."""
-        return self._wall() >= self._key.expires and (self._always or host in self._hosts)
+    def _why_not(self) -> str:
+        """Return why nothing can be signed; "" if it can."""
+        if self._wall() >= self._key.expires:
+            return "the key has expired"
+        return "the clock of this machine is wrong" if self._clock.is_off else ""
 
-    def warn_of_key(self, host: str) -> None:
-        """Log that a host waits for a key. The first hosts are named."""
+    def fault(self, host: str) -> str:
+        """Return why a host that gets signed requests can have none now; "" for all others."""
+        return self._why_not() if self._always or host in self._hosts else ""
+
+    def warn_of(self, host: str) -> None:
+        """Log that a host waits for a key. The first hosts are named. That the clock is wrong was
+        logged when that was found."""
+        if self._wall() < self._key.expires:
+            return
         self._named += 1
         if self._named <= _NAMED:
             last = "; further hosts are not named" if self._named == _NAMED else ""
@@ -403,19 +414,20 @@ class Signer:
             count("krowl/identity/signed_count")
             if status in REFUSALS:
                 count("krowl/identity/refused_count")
-            self._check_clock(host, headers)
+        if was_signed or self._clock.is_off:
+            self._clock.hear(host, headers)
         # The head of an answer is bounded.
         values = [value for name, value in headers if name.lower() == b"accept-signature"]
         asked = asked_in(b",".join(values).decode("latin-1"), self._key.keyid) if values else None
         if asked is None and (was_signed or status not in CHALLENGES):
             return False
         is_new = host not in self._hosts
-        if asked is None and self._wall() >= self._key.expires:
+        if asked is None and self._why_not():
             # It may refuse this page to everybody.
             return False
         self._learn(host, asked or Challenge())
-        # A host that is known was not signed for, as the key has expired or a spider has signed.
-        if was_signed or not is_new or self._wall() >= self._key.expires:
+        # A host that is known was not signed for, as nothing can be or a spider has signed.
+        if was_signed or not is_new or self._why_not():
             return False
         count("krowl/identity/challenged_count")
         # A 429 is tried again by the rules for it.
@@ -425,38 +437,3 @@ class Signer:
         if host not in self._hosts and len(self._hosts) >= HOSTS_MAX:
             del self._hosts[next(iter(self._hosts))]
         self._hosts[host] = asked
-
-    def _check_clock(self, host: str, headers: Headers) -> None:
-        """Log once that the clock of a host that gets signatures differs by more than they live."""
-        if self._is_off or (date := _number_of(headers, b"date")) is None:
-            return
-        # What a cache has kept for a while was dated before.
-        off = self._wall() - date - (_number_of(headers, b"age") or 0.0)
-        if abs(off) <= self._life:
-            return
-        self._is_off = True
-        logger.warning(
-            "The clock of this machine may be wrong: that of %s is %.0f s %s, and a signature"
-            " expires after %d s, so that sites refuse it. Set the clock (timedatectl set-ntp"
-            " true), or raise KROWL_SIGN_EXPIRY. Further hosts are not named",
-            host,
-            abs(off),
-            "behind" if off > 0 else "ahead",
-            self._life,
-        )
-
-
-def _number_of(headers: Headers, wanted: bytes) -> float | None:
-    """Return the epoch seconds of a date, or a number of seconds; None without a valid one."""
-    for name, value in headers:
-        if name.lower() == wanted and len(value) <= _LABEL_MAX:
-            text = value.decode("latin-1")
-            try:
-                if text.isdigit():
-                    return float(text)
-                # Without a zone it is UTC (RFC 9110, section 5.6.7).
-                date = parsedate_to_datetime(text)
-                return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
-            except (ValueError, OverflowError):
-                return None
-    return None

@@ -154,15 +154,14 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
     @_answers
     async def Explain(self, request: Any, _: Any) -> Any:
         found = await self._api.get("explain", {"url": request.url})
-        return pb.ExplainResponse(**found)
+        return _message(pb.ExplainResponse, found)
 
     @_answers
     async def ListHosts(self, request: Any, _: Any) -> Any:
         given = {"sort": request.sort, "limit": request.limit, "state": request.state}
         query = {name: str(value) for name, value in given.items() if value}
-        return pb.ListHostsResponse(
-            hosts=[pb.Host(**each) for each in await self._api.get("hosts", query)]
-        )
+        rows = await self._api.get("hosts", query)
+        return pb.ListHostsResponse(hosts=[_message(pb.Host, row) for row in rows])
 
     @_answers
     async def BlockHost(self, request: Any, context: Any) -> Any:
@@ -188,6 +187,11 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
             if error.status in {400, 404, 409}:
                 return pb.Outcome(done=False, message=str(error))
             raise
+
+
+def _message(kind: Any, found: Mapping[str, Any]) -> Any:
+    """Return a message with the fields of an answer that it knows."""
+    return kind(**{name: found[name] for name in found.keys() & kind.DESCRIPTOR.fields_by_name})
 
 
 def _who(context: Any) -> str:

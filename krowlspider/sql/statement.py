@@ -165,10 +165,11 @@ def _check_table(
 ) -> None:
     schema, table = part["schema_name"].lower(), part["table_name"].lower()
     if not part["catalog_name"]:
-        if not schema and table in names:
-            return
+        # Within a CTE of its name, it may be the table itself.
         if schemas.has(schema, table):
             used.add(table)
+            return
+        if not schema and table in names:
             return
         if schema == "information_schema" and table in _ABOUT_TABLES:
             return

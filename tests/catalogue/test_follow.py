@@ -161,6 +161,27 @@ def test_it_follows_until_no_crawl_writes(tmp_path: Path):
     assert list(sink.files) == [path.name for path in files]
 
 
+def test_a_restored_sink_gets_again_what_it_lacks(tmp_path: Path):
+    """It is restored while a crawl is followed, and once more after the last file."""
+    first, second, third = files = three(tmp_path / "away")
+    warc = tmp_path / "warc"
+    warc.mkdir()
+    lock, sink, looks = lock_directory(warc), Memory(), list(files)
+
+    def sleep(seconds: float) -> None:
+        if looks:
+            path = looks.pop(0)
+            index_path(path).rename(warc / index_path(path).name)
+            path.rename(warc / path.name)
+        else:
+            os.close(lock)
+        if path_lost := {2: first, 0: third}.get(len(looks)):
+            sink.files.pop(path_lost.name, None)
+
+    Follower(tmp_path, "autumn", USUAL, sink).run(follow=True, sleep=sleep)
+    assert sorted(sink.files) == [first.name, second.name, third.name]
+
+
 def test_what_has_an_archive(tmp_path: Path):
     assert not has_archive(tmp_path / "missing")
     assert folders_of(tmp_path / "missing") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ import pytest
 from krowlspider.archive.cdxj import index_path, parse
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.payload import digest
+from krowlspider.archive.reading import read_members
 from krowlspider.catalogue.columns import TABLES
 from krowlspider.catalogue.records import content
 from krowlspider.catalogue.rows import NOWHERE, rows_of
@@ -325,3 +327,23 @@ def test_no_bytes_of_a_page_raise(tmp_path: Path):
             texts = [value for value in row.values() if isinstance(value, str)]
             assert not any("\0" in text for text in texts)
             "".join(texts).encode()
+
+
+def test_no_damage_of_a_record_raises(tmp_path: Path):
+    """Bytes of the records are changed, removed and added before they are compressed."""
+    page = fetch(URL, PAGE)
+    robots = fetch("https://a.test/robots.txt", b"User-agent: *\nDisallow: /", mime=b"text/plain")
+    sitemap = fetch("https://a.test/m.xml", b"<urlset><url><loc>https://a.test/1</loc>")
+    [warc] = archived(tmp_path, [page, note(page, ("hop", "S")), robots, sitemap])
+    with warc.open("rb") as stream:
+        whole = [member.content for member in read_members(stream)]
+    chance = random.Random(1)
+    for _ in range(100):
+        records = list(map(bytearray, whole))
+        record = chance.choice(records)
+        for _ in range(chance.randint(1, 6)):
+            at = chance.randrange(len(record))
+            record[at : at + chance.randint(0, 9)] = chance.randbytes(chance.randint(0, 9))
+        write(warc, map(bytes, records))
+        for table, row in rows_of(warc, ALL):
+            assert all(row[name] is not None for name, _, needed in TABLES[table] if needed)

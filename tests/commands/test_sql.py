@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from io import StringIO
+from shutil import copytree, ignore_patterns
 from typing import TYPE_CHECKING, Any
 from urllib.request import Request, urlopen
 
@@ -92,6 +93,17 @@ def test_several_crawls_are_asked_together(jobdir: Path, tmp_path: Path):
     assert [row["crawl"] for row in rows(jobdir, catalogue, text)] == ["c", "job"]
     # Both, of one frontier: given twice by mistake.
     assert "given twice" in refusal(jobdir, tmp_path / "other", text)
+
+
+@pytest.mark.slow
+def test_the_processes_of_a_crawl_are_asked_together(jobdir: Path, tmp_path: Path):
+    """Each has a frontier of its own; a seed is that of its own frontier."""
+    for process in ("p1", "p2"):
+        copytree(jobdir, tmp_path / "tree" / process, ignore=ignore_patterns("catalogue"))
+    assert rows(
+        tmp_path / "tree",
+        "SELECT crawl, count(*) AS urls, count(DISTINCT seed) AS seeds FROM queue GROUP BY crawl",
+    ) == [{"crawl": "tree", "urls": 8, "seeds": 2}]
 
 
 @pytest.mark.slow

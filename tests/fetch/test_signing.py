@@ -40,9 +40,17 @@ class Crawler:
 
     def __init__(self, *, always: bool = False, key: SigningKey = KEY):
         self.now = NOW
+        # What a person has set the clock forward by.
+        self.set = 0.0
         self.counted: list[str] = []
         self.signer = Signer(
-            key, AGENT, always=always, life=60.0, wall=lambda: self.now, nonce=lambda n: b"\1" * n
+            key,
+            AGENT,
+            always=always,
+            life=60.0,
+            wall=lambda: self.now,
+            monotonic=lambda: self.now - self.set,
+            nonce=lambda n: b"\1" * n,
         )
 
     def answered(self, status: int, *headers: tuple[bytes, bytes], host: str = "a.test") -> bool:
@@ -209,6 +217,41 @@ def test_a_clock_that_is_off_is_logged_once(
         assert "timedatectl set-ntp true" in lines[0]
 
 
+def dated(*seconds: float) -> tuple[tuple[bytes, bytes], ...]:
+    return tuple((b"Date", formatdate(NOW - each, usegmt=True).encode()) for each in seconds)
+
+
+def test_nothing_is_signed_with_a_clock_that_is_off(caplog: pytest.LogCaptureFixture) -> None:
+    """Three domains that agree decide. One of them that is right, and a set clock, end that."""
+    crawler = Crawler(always=True)
+    for host in ("a.test", "www.b.test", "b.test", "a.test"):
+        crawler.answered(200, *dated(3600), host=host)
+        assert crawler.signer.signs("d.test")
+    crawler.answered(200, *dated(3610), host="c.test")
+    assert not crawler.signer.signs("d.test")
+    assert crawler.signer.fault("d.test") == "the clock of this machine is wrong"
+    # It says nothing about signatures.
+    assert not crawler.answered(403, host="e.test")
+    (line,) = [each.message for each in caplog.records if each.levelno == logging.ERROR]
+    assert "is 3600 s ahead, as b.test, a.test, c.test say" in line
+    assert "timedatectl" in line
+    crawler.answered(200, *dated(0), host="f.test")
+    assert crawler.signer.signs("d.test")
+    for host in "ghi":
+        crawler.answered(200, *dated(-3600), host=f"{host}.test")
+    assert crawler.signer.fault("d.test")
+    crawler.now += 3600
+    crawler.set += 3600
+    assert crawler.signer.signs("d.test")
+
+
+def test_sites_that_disagree_about_the_time_do_not_decide() -> None:
+    crawler = Crawler(always=True)
+    for number, off in enumerate((3600, -3600, 7200, 0, 3600, 3600)):
+        crawler.answered(200, *dated(off), host=f"{number}.test")
+        assert crawler.signer.signs("x.test")
+
+
 @pytest.mark.parametrize("always", [True, False])
 def test_hosts_with_signatures_wait_for_a_key_that_has_expired(
     always: bool, caplog: pytest.LogCaptureFixture
@@ -216,15 +259,15 @@ def test_hosts_with_signatures_wait_for_a_key_that_has_expired(
     crawler = Crawler(always=always, key=SigningKey(PRIVATE, expires=NOW + 30))
     assert f"expires={NOW + 30:.0f};" in crawler.lines("https://a.test/")["Signature-Input"]
     assert crawler.answered(403) is not always
-    assert not crawler.signer.lacks_key("a.test")
+    assert not crawler.signer.fault("a.test")
     crawler.now += 30
     # After that, a 403 says nothing of signatures. It would be asked for again and again.
     assert not crawler.answered(403, host="b.test")
-    assert crawler.signer.lacks_key("a.test")
-    assert crawler.signer.lacks_key("b.test") is always
+    assert crawler.signer.fault("a.test") == "the key has expired"
+    assert bool(crawler.signer.fault("b.test")) is always
     assert not crawler.signer.signs("a.test")
     for number in range(9):
-        crawler.signer.warn_of_key(f"{number}.test")
+        crawler.signer.warn_of(f"{number}.test")
     assert [record.levelno for record in caplog.records] == [logging.ERROR] * 5
     assert "scrapy identity --new" in caplog.text
 

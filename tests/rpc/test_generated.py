@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.admin.view import HostRow
+from krowlspider.job.explain import Explanation
 from tests.support.crawling import ROOT
 
 if TYPE_CHECKING:
@@ -39,3 +42,10 @@ def test_each_call_of_the_proto_is_served() -> None:
     names = {each.name for each in service.methods}
     assert names
     assert names <= vars(control.CrawlService).keys()
+
+
+def test_a_message_has_the_fields_of_the_answer() -> None:
+    pb = pytest.importorskip("krowlspider.rpc.generated.krowl_pb2")
+    for message, kind in ((pb.ExplainResponse, Explanation), (pb.Host, HostRow)):
+        known = [field.name for field in message.DESCRIPTOR.fields]
+        assert sorted(known) == sorted(field.name for field in fields(kind))

@@ -156,6 +156,7 @@ def test_the_database_itself_reads_and_writes_no_other_files(tmp_path: Path):
         ('SELECT * FROM "ccindex"."ccindex"', "ccindex"),
         ("WITH t AS (SELECT 1) SELECT * FROM t, host_now", "host_now"),
         ("SELECT * FROM range(3), unnest([1, 2]) u", ""),
+        ("WITH queue AS (SELECT * FROM queue) SELECT * FROM queue", "queue"),
         ("VALUES (1)", ""),
         ('SELECT * FROM "fetch" TABLESAMPLE BERNOULLI (5)', "fetch"),
         ("DESCRIBE queue", "queue"),

@@ -86,6 +86,11 @@ parameters = ["s*d"]
 sort_query = true
 
 [[sheet]]
+name = "slashes"
+match = ["adds.test"]
+trailing_slash = "add"
+
+[[sheet]]
 name = "bare"
 match = ["bare.test"]
 www = "drop"
@@ -117,14 +122,15 @@ def dropped(crawl: Crawl) -> dict[str, int]:
 
 
 def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
+    more = ("adds", "bare", "prior", "plain")
     hosts = ("excl", "incl", "a.shallow", "reach", "few", "one", "two", "small", "short", "normal")
     every = {"/", *LINKS, "/deep/2", "/deep/3"}
     path = sheets(tmp_path, SHEETS)
     with SimulatedWeb(spec=SPEC) as web:
-        seeds = [web.url(f"{host}.test") for host in (*hosts, "bare", "prior", "plain")]
+        seeds = [web.url(f"{host}.test") for host in (*hosts, *more)]
         settings = {**QUICK, "KROWL_POLICIES": path}
         crawl = crawl_of(web, tmp_path, seeds, settings=settings).run()
-        others = ("bare", "www.bare", "prior", "plain", "out")
+        others = (*more, "www.bare", "out")
         found = {host: fetched(web, f"{host}.test") for host in (*hosts, *others)}
         explained = scrapy(
             "frontier", crawl.jobdir, "--explain", seeds[0] + "print/1", *_settings(path)
@@ -140,6 +146,9 @@ def test_each_key_of_a_sheet_changes_what_is_fetched(tmp_path: Path) -> None:
     assert found["small"] == found["short"] == ["/"]
     normal = every - {*LINKS[4:]} | {"/q?a=1&b=2", "/dir", "/slash", "/a/b"}
     assert sorted(found["normal"]) == sorted(normal)
+    # Not behind the name of a file.
+    added = {f"{path}/" for path in (*LINKS[:4], "/a//b")} | {"/q/?b=2&sid=7&a=1"}
+    assert sorted(found["adds"]) == sorted(added | {"/", "/dir/index.html", "/slash/"})
     assert (found["bare"], found["www.bare"]) == (["/", "/w"], [])
     assert found["prior"][:2] == ["/", "/other/1"]
     assert sorted(found["prior"]) == sorted(every)

@@ -220,7 +220,7 @@ class ExplainRequest(_message.Message):
     def __init__(self, url: _Optional[str] = ...) -> None: ...
 
 class ExplainResponse(_message.Message):
-    __slots__ = ("url", "state", "why", "setting", "host", "ahead", "tries", "robots", "captures", "owner", "page", "sheets")
+    __slots__ = ("url", "state", "why", "setting", "host", "ahead", "tries", "robots", "captures", "owner", "page", "sheets", "next_fetch")
     URL_FIELD_NUMBER: _ClassVar[int]
     STATE_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
@@ -233,6 +233,7 @@ class ExplainResponse(_message.Message):
     OWNER_FIELD_NUMBER: _ClassVar[int]
     PAGE_FIELD_NUMBER: _ClassVar[int]
     SHEETS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FETCH_FIELD_NUMBER: _ClassVar[int]
     url: str
     state: str
     why: str
@@ -245,7 +246,8 @@ class ExplainResponse(_message.Message):
     owner: str
     page: str
     sheets: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, url: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., setting: _Optional[str] = ..., host: _Optional[str] = ..., ahead: _Optional[int] = ..., tries: _Optional[int] = ..., robots: _Optional[str] = ..., captures: _Optional[int] = ..., owner: _Optional[str] = ..., page: _Optional[str] = ..., sheets: _Optional[_Iterable[str]] = ...) -> None: ...
+    next_fetch: str
+    def __init__(self, url: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., setting: _Optional[str] = ..., host: _Optional[str] = ..., ahead: _Optional[int] = ..., tries: _Optional[int] = ..., robots: _Optional[str] = ..., captures: _Optional[int] = ..., owner: _Optional[str] = ..., page: _Optional[str] = ..., sheets: _Optional[_Iterable[str]] = ..., next_fetch: _Optional[str] = ...) -> None: ...
 
 class ListHostsRequest(_message.Message):
     __slots__ = ("sort", "limit", "state")
