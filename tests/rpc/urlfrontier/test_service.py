@@ -46,8 +46,8 @@ class Served:
                 self.process = subprocess.Popen(shell, stdout=log, stderr=subprocess.STDOUT)
         wait_until(lambda: _WORDS in self.log or self.process.poll() is not None)
         assert _WORDS in self.log, self.log
-        port = self.log.partition(" at 127.0.0.1:")[2].partition(";")[0]
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        self.port = self.log.partition(" at 127.0.0.1:")[2].partition(";")[0]
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.stub = pb_grpc.URLFrontierStub(self.channel)
 
     @property
@@ -319,6 +319,15 @@ def test_an_address_that_cannot_be_served_is_refused(tmp_path: Path, address: st
     assert f"--serve {address}".strip() in done.stderr.decode().replace("'", "")
     assert words in done.stderr.decode()
     assert not (tmp_path / "job").exists()
+
+
+def test_a_port_that_is_taken_is_refused(jobless: Served, tmp_path: Path):
+    address = f"127.0.0.1:{jobless.port}"
+    done = warm.run(
+        [sys.executable, "-m", "scrapy", "frontier", str(tmp_path / "job"), "--serve", address]
+    )
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(f"krowlspider: --serve {address} cannot be listened at")
 
 
 def test_two_clients_never_get_a_host_at_a_time(tmp_path: Path):
