@@ -33,7 +33,7 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
     settings.set("KROWL_GRPC", address, priority="cmdline")
     try:
         options = Options.of(settings, str(settings["KROWL_CONTROL_TOKEN"]))
-        options.check_port()
+        options.check_place()
         shell = Shell(options)
         crawls = Crawls(jobdir, settings)
         service = urlfrontier.add(shell, crawls)
