@@ -11,7 +11,8 @@
 - ``corpus-quality``: its texts, rules, languages and duplicates on data of others (``--sets DIR``)
 - ``databases``: rows of a catalogue into PostgreSQL and SQLite
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
-- ``follow``: a crawl with and without ``scrapy corpus --follow`` beside it
+- ``follow``, ``follow-catalogue``: a crawl with and without ``scrapy corpus --follow`` beside it,
+  or ``scrapy catalogue --follow``
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
@@ -205,6 +206,13 @@ def _follow(args: argparse.Namespace) -> None:
     _write("follow", figures)
 
 
+def _follow_catalogue(args: argparse.Namespace) -> None:
+    shape = _shape(args)
+    figures = follow.measure(shape, pages=args.pages, rounds=args.rounds, program="catalogue")
+    print(corpus.table(figures))
+    _write("follow-catalogue", figures)
+
+
 def _profile(args: argparse.Namespace) -> None:
     profile.record(_shape(args), args.pages, RESULTS / "profile.svg", flame=True)
     raw = RESULTS / "profile.txt"
@@ -311,6 +319,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "databases": _databases,
     "duplicates": _duplicates,
     "follow": _follow,
+    "follow-catalogue": _follow_catalogue,
     "growth": _growth,
     "transit": _transit,
     "pair": _pair,
@@ -334,6 +343,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "databases": {"pages": 20_000, "rounds": 10},
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
     "follow": {"rounds": 2, "pages": 150_000},
+    "follow-catalogue": {"rounds": 2, "pages": 150_000},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "rows": {"urls": [50_000_000], "queued_hosts": [500_000]},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},

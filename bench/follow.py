@@ -1,8 +1,9 @@
-"""Measure what ``scrapy corpus --follow`` costs the crawl that it follows.
+"""Measure what ``scrapy corpus --follow``, or ``scrapy catalogue --follow``, costs the crawl that
+it follows.
 
-The crawl has a core of its own. The web has the other one, where the corpus, at the lowest
-priority, takes what the web leaves. The corpus is stopped and continued in turns of a few seconds
-while the crawl runs. Neighbouring turns are compared, because the machine's load changes slowly.
+The crawl has a core of its own. The web has the other one, where the follower, at the lowest
+priority, takes what the web leaves. It is stopped and continued in turns of a few seconds while the
+crawl runs. Neighbouring turns are compared, because the machine's load changes slowly.
 """
 
 from __future__ import annotations
@@ -32,10 +33,12 @@ if TYPE_CHECKING:
 
 # Bytes of a WARC file: one is finished every few seconds.
 _FILE = 5_000_000
-# Seconds of the crawl before the corpus starts, of the corpus before the first turn, of a turn.
+# Seconds of the crawl before the follower starts, of the follower before the first turn, of a turn.
 _BEFORE = 10.0
 _START = 5.0
 _TURN = 3.0
+# What follows: the options of each program.
+PROGRAMS = {"corpus": ("--processes", "1"), "catalogue": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +46,19 @@ class _Turn:
     followed: bool
     per_cpu_second: float
     per_second: float
-    # Cores that the corpus used.
-    corpus: float
+    # Cores that the follower used.
+    follower: float
 
 
-def measure(shape: Shape, *, pages: int, rounds: int) -> dict[str, Any]:
-    """Return medians of the turns with and without the corpus in ``rounds`` crawls: pages per CPU
-    second, pages a second, cores of the corpus.
+def measure(shape: Shape, *, pages: int, rounds: int, program: str = "corpus") -> dict[str, Any]:
+    """Return medians of the turns with and without the follower in ``rounds`` crawls: pages per CPU
+    second, pages a second, cores of the follower. ``program`` is one of PROGRAMS.
 
     ``kept`` is the mean ratio of pages per CPU second, followed to alone, of neighbouring turns.
 
     :raises RuntimeError: the crawls have ended before two turns
     """
-    crawls = [_once(shape, pages) for _ in range(rounds)]
+    crawls = [_once(shape, pages, program) for _ in range(rounds)]
     # Each turn is compared with the one before and the one after it.
     kept = [share for crawl in crawls for share in map(_kept, pairwise(crawl))]
     if len(kept) < 2:
@@ -63,7 +66,7 @@ def measure(shape: Shape, *, pages: int, rounds: int) -> dict[str, Any]:
             f"crawls of {pages} pages end too soon to be compared: give more --pages"
         )
     found: dict[str, Any] = {"pages": pages, "crawls": rounds, "turns": sum(map(len, crawls))}
-    for name in ("per_cpu_second", "per_second", "corpus"):
+    for name in ("per_cpu_second", "per_second", "follower"):
         for followed in (False, True):
             values = [
                 getattr(turn, name)
@@ -83,36 +86,38 @@ def _kept(turns: tuple[_Turn, _Turn]) -> float:
     return followed.per_cpu_second / alone.per_cpu_second
 
 
-def _once(shape: Shape, pages: int) -> list[_Turn]:
+def _once(shape: Shape, pages: int, program: str) -> list[_Turn]:
     with BenchWeb(shape) as web, tempfile.TemporaryDirectory(prefix="krowl-bench-") as name:
         scratch = Path(name)
         seeds = write_seeds(scratch / "seeds.txt", web.shape.seeds(web.shape.hosts))
         task = Task(web, seeds, pages, scratch, settings={"KROWL_WARC_MAX_SIZE": _FILE})
         with _running(krowlspider_command(task), scratch / "log", CRAWLERS_CORE) as crawl:
             time.sleep(_BEFORE)
-            words = [sys.executable, "-m", "scrapy", "corpus", str(scratch / "job")]
-            words += ["-o", str(scratch / "corpus"), "--follow", "--processes", "1"]
-            with _running(["nice", "-n", "19", *words], scratch / "corpus.log", CORE) as corpus:
+            words = [sys.executable, "-m", "scrapy", program, str(scratch / "job")]
+            words += ["-o", str(scratch / program), "--follow", *PROGRAMS[program]]
+            log = scratch / "follower.log"
+            with _running(["nice", "-n", "19", *words], log, CORE) as follower:
                 time.sleep(_START)
-                return list(_turns(web, crawl, corpus))
+                return list(_turns(web, crawl, follower))
 
 
 def _turns(
-    web: BenchWeb, crawl: subprocess.Popen[bytes], corpus: subprocess.Popen[bytes]
+    web: BenchWeb, crawl: subprocess.Popen[bytes], follower: subprocess.Popen[bytes]
 ) -> Iterator[_Turn]:
     """Yield the turns of a crawl until it ends; the last one, in which it ends, is left out."""
     followed = True
     while True:
-        os.killpg(corpus.pid, signal.SIGCONT if followed else signal.SIGSTOP)
+        os.killpg(follower.pid, signal.SIGCONT if followed else signal.SIGSTOP)
         web.take()
-        begun, used, corpus_used = time.monotonic(), cpu_seconds_of(crawl.pid), _group_cpu(corpus)
+        begun, used, before = time.monotonic(), cpu_seconds_of(crawl.pid), _group_cpu(follower)
         time.sleep(_TURN)
         if crawl.poll() is not None:
             return
         # A page at least, so that ratios can be made.
         asked, took = max(web.take()["pages"], 1), time.monotonic() - begun
         cpu = cpu_seconds_of(crawl.pid) - used
-        yield _Turn(followed, asked / cpu, asked / took, (_group_cpu(corpus) - corpus_used) / took)
+        cores = (_group_cpu(follower) - before) / took
+        yield _Turn(followed, asked / cpu, asked / took, cores)
         followed = not followed
 
 

@@ -10,14 +10,14 @@ from scrapy.exceptions import NotConfigured
 from krowlspider.job.crawls import crawl_of
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.job.parts import warc_folder
-from krowlspider.rpc.options import Options, check_before_start
-from krowlspider.rpc.process import Plan, Server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
     from scrapy.crawler import Crawler
+
+    from krowlspider.rpc.process import Server
 
 # The count of a process that is no refusal.
 _CALLS = "call"
@@ -34,6 +34,9 @@ class Rpc:
         settings = crawler.settings
         if not settings["KROWL_GRPC"]:
             raise NotConfigured
+        # Most crawls have no gRPC.
+        from krowlspider.rpc.options import check_before_start  # noqa: PLC0415
+
         check_before_start(settings)
         self._crawler = crawler
         self._stats = crawler.stats
@@ -48,6 +51,9 @@ class Rpc:
         return cls(crawler)
 
     def _start(self) -> None:
+        from krowlspider.rpc.options import Options  # noqa: PLC0415
+        from krowlspider.rpc.process import Plan, Server  # noqa: PLC0415
+
         settings, folder = self._crawler.settings, crawl_of(self._crawler).job.folder.path
         token = settings["KROWL_CONTROL_TOKEN"]
         token = token or (folder / CONTROL_TOKEN).read_text(encoding="ascii").strip()

@@ -92,7 +92,7 @@ class PostgresqlSink:
             )
 
     def _take_table(self, table: str, spool: Spool) -> None:
-        ask, staged, names = self._server.ask, f"staged_{table}", listed(table)
+        ask, staged, names = self._server.ask, f"pg_temp.staged_{table}", listed(table)
         key = ", ".join(KEYS[table])
         ask(f'CREATE TEMP TABLE {staged} (LIKE "{table}") ON COMMIT DROP')
         self._server.copy(f"COPY {staged} ({names}) FROM STDIN", spool.blocks(table))

@@ -110,8 +110,10 @@ def read(path: Path, query: str) -> tuple[list[str], list[tuple[Any, ...]]]:
     :raises KrowlError: the file cannot be used
     """
     with _one_line(str(path)):
-        url = f"{path.absolute().as_uri()}?mode=ro"
+        # A reader with mode=ro would leave the files of the write-ahead log behind.
+        url = f"{path.absolute().as_uri()}?mode=rw"
         with closing(sqlite3.connect(url, uri=True, timeout=_LOCK_MAX)) as connection:
+            connection.execute("PRAGMA query_only = ON")
             cursor = connection.execute(query)
             return [each[0] for each in cursor.description], cursor.fetchall()
 

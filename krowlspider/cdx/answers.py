@@ -106,8 +106,8 @@ def _pieces(found: Iterable[str]) -> Iterator[bytes]:
             piece.append(text)
             size += len(text)
             if size >= _PIECE:
-                yield "".join(piece).encode()
+                yield "".join(piece).encode(errors="replace")
                 piece, size = [], 0
     except ValueError as error:
         raise ArchiveError(_BROKEN) from error
-    yield "".join(piece).encode()
+    yield "".join(piece).encode(errors="replace")

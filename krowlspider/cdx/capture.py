@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from msgspec import MsgspecError
-from msgspec.json import decode
+from msgspec.json import Decoder
 
 from krowlspider.archive.cdxj import REVISIT
 
@@ -45,6 +46,20 @@ def own_name(field: str) -> str:
     return _OWN.get(field, field)
 
 
+_decode = Decoder(dict[str, Any]).decode
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return _decode(text)
+    except MsgspecError:
+        # It may have half a surrogate pair, which json takes; or it is broken.
+        found = json.loads(text)
+    if not isinstance(found, dict):
+        raise ValueError(f"not a line of an index: {text[:200]}")  # noqa: TRY004
+    return found
+
+
 class Capture:
     """The values of a line, read when one is asked for. ``line`` has no line break.
 
@@ -62,10 +77,7 @@ class Capture:
         """All values by name: texts, or what another tool has written."""
         if self._values is None:
             key, time, text = self.line.decode().split(" ", 2)
-            try:
-                found = decode(text, type=dict[str, Any])
-            except MsgspecError as error:
-                raise ValueError(f"not a line of an index: {text[:200]}") from error
+            found = _object(text)
             self._values = {
                 "urlkey": key,
                 "timestamp": time,

@@ -28,8 +28,8 @@ def blocks_of(view: View, ranges: Sequence[Range], size: int = BLOCK) -> list[Pa
     blocks: list[Part] = []
     for part in (part for each in ranges for part in view.parts(each, size)):
         last = blocks[-1] if blocks else None
-        # The parts of small indexes are joined; two files may have the same line.
-        if last is None or (last.length >= size and last.line < part.line):
+        # The parts of small indexes are joined.
+        if last is None or last.length >= size:
             blocks.append(part)
         else:
             blocks[-1] = last._replace(length=last.length + part.length)

@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
-from krowlspider.cluster.register.port import portion_of
 from krowlspider.errors import counted, duration
 from krowlspider.frontier.admin.view import LOOKED_AT, Reason
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import FELL_BACK
-from krowlspider.frontier.grants import Grants
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.quotas import Quotas
 from krowlspider.frontier.robots.gate import RobotsGate, Verdict
@@ -262,6 +260,10 @@ class Explainer(Struct, frozen=True):
         """Return the limit of a sheet that is reached for a URL; "" for none."""
         if (found := self._sheets(url)) is None:
             return ""
+        # Crawls without sheets do not load them.
+        from krowlspider.cluster.register.port import portion_of  # noqa: PLC0415
+        from krowlspider.frontier.grants import Grants  # noqa: PLC0415
+
         grants = Grants(self.store, self.wall, portion_of)
         quotas = Quotas(self.store, lambda _: found, self.wall, grants)
         return quotas.refusal(found, host_of(url), url)

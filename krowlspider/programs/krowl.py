@@ -35,7 +35,7 @@ from krowlspider.config.settings_file import (
     assignment,
     edited,
 )
-from krowlspider.errors import KrowlError, scrapy_with
+from krowlspider.errors import KrowlError, counted, scrapy_with
 from krowlspider.policies.tables import ROWS_MAX, sheets_of, unread
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 
@@ -105,6 +105,7 @@ class Command(Program):
             say(f"not read: {', '.join(others)}; docs/policies.md has the keys of a sheet")
         with written(opts.output) as file:
             file.write(text)
+        say(f"{counted(len(rows), 'sheet')} of {opts.table}")
 
     def _init(self, opts: argparse.Namespace) -> None:
         module = SettingsModule.of_project()

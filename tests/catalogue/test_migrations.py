@@ -14,7 +14,7 @@ from krowlspider.catalogue.databases import database
 from krowlspider.catalogue.migrations import MIGRATIONS, NAMES, OWN, OWN_COLUMNS, pending
 from krowlspider.errors import KrowlError
 from krowlspider.policies.keys import KEYS
-from tests.catalogue.made_rows import ALL
+from tests.catalogue.made_rows import ALL, made_rows
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,8 @@ def test_a_foreign_table_of_our_name_stays_as_it_is(postgresql: Server, tmp_path
     # Beside one in another schema, ours is made.
     ask("foreign", "ALTER TABLE krowl.host RENAME TO their_host")
     with closing(database(url, ALL, pytest.fail)) as sink:
-        sink.write("a", [])
+        ask("foreign", "CREATE TABLE krowl.staged_page ()")
+        sink.write("a", made_rows("a", 1, ("page",)))
     assert ask("foreign", "SELECT * FROM public.host, krowl.their_host") == [("theirs", "theirs")]
 
     path = tmp_path / "foreign.db"

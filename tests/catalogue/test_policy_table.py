@@ -71,6 +71,10 @@ def test_a_file_of_sqlite_is_read_and_not_made(tmp_path: Path) -> None:
     database(url, ALL, pytest.fail).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO policy (name, match, depth) VALUES ('a', 'b.example', 2)")
-    said = scrapy("krowl", "policies", "--from", url).stdout.decode()
-    assert [each.values for each in Policies.parse(said, "").sheets] == [{"depth": 2}]
+    said = scrapy("krowl", "policies", "--from", url)
+    assert said.stderr == b"krowlspider: 1 sheet of krowl.policy\n"
+    assert [each.values for each in Policies.parse(said.stdout.decode(), "").sheets] == [
+        {"depth": 2}
+    ]
+    assert list(tmp_path.iterdir()) == [path]
     assert b"--from is not given" in scrapy("krowl", "policies", code=2).stderr

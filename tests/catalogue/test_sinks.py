@@ -48,6 +48,9 @@ class _Postgresql:
     def open(self, tables: frozenset[str] = ALL) -> Sink:
         return database(self.url, tables, pytest.fail)
 
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        return list(self._server.ask(self._name, f"SET search_path = krowl; {query}"))
+
     def read(self, table: str) -> list[tuple[Any, ...]]:
         rows = self._server.ask(self._name, f"SELECT {_listed(table)} FROM krowl.{table}")
         return [tuple(_utc(value) for value in row) for row in rows]
@@ -61,10 +64,13 @@ class _Sqlite:
     def open(self, tables: frozenset[str] = ALL) -> Sink:
         return database(self.url, tables, pytest.fail)
 
+    def ask(self, query: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self._path)) as connection:
+            return connection.execute(query).fetchall()
+
     def read(self, table: str) -> list[tuple[Any, ...]]:
         types = [each.type for each in _columns(table)]
-        with closing(sqlite3.connect(self._path)) as connection:
-            rows = connection.execute(f'SELECT {_listed(table)} FROM "{table}"').fetchall()
+        rows = self.ask(f'SELECT {_listed(table)} FROM "{table}"')
         return [tuple(map(_typed, types, row)) for row in rows]
 
 

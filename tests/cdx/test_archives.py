@@ -151,6 +151,15 @@ def test_broken_line_ends_the_answer(tmp_path: Path):
         text_of(Archives([tmp_path]), url="c", output="json")
 
 
+def test_half_a_surrogate_pair_ends_no_answer(tmp_path: Path):
+    """The index of another tool may have what no text in UTF-8 has."""
+    path = small_index(tmp_path / "a.cdxj", ["a.test", "b.test"])
+    path.write_text(path.read_text().replace('"text/html"', '"\\ud800"', 1))
+    archives = Archives([tmp_path])
+    assert lines_of(archives, url="*.test", fl="mime", output="text") == ["?", "text/html"]
+    assert json.loads(lines_of(archives, url="a.test", output="json")[0])["mime"] == "\ud800"
+
+
 def test_work_for_a_client_that_has_gone_ends(tmp_path: Path):
     small_index(tmp_path / "a.cdxj", [f"h{number}" for number in range(1000)])
     turn = Turn()

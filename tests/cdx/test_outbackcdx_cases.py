@@ -343,6 +343,16 @@ def test_self_redirect_filtering(tmp_path: Path):
     found = lines_of(archives, OUTBACK, omitSelfRedirects="true", **given)
     assert sorted(found) == ["https://www.redirtest.com/ 200", "https://www.redirtest.com/ 301"]
     assert len(lines_of(archives, OUTBACK, omitSelfRedirects="false", **given)) == 5
+    # An index that leads out of the folder leads nowhere.
+    outside = tmp_path / "other"
+    outside.mkdir()
+    [warc] = tmp_path.glob("*.warc.gz")
+    index = (warc.with_name(warc.name.replace(".warc.gz", ".cdxj"))).read_text()
+    led_out = index.replace(warc.name, f"../{warc.name}").splitlines(keepends=True)
+    first = json.dumps(json.loads("{" + led_out[0].partition("{")[2]) | {"filename": "a.warc.gz"})
+    led_out[0] = f"{led_out[0].partition('{')[0]}{first}\n"
+    (outside / "a.cdxj").write_text("".join(led_out))
+    assert len(lines_of(Archives([outside]), OUTBACK, omitSelfRedirects="true", **given)) == 5
     # Of a file that was moved elsewhere, nothing is known.
     for warc in tmp_path.glob("*.warc.gz"):
         warc.unlink()

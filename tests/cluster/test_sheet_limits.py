@@ -177,8 +177,9 @@ def test_bytes_and_seconds_are_of_all_nodes_too() -> None:
             assert 10 <= sum(found) <= 11
             assert await one.next_turn("c.test") == ""
             one.end(one.begin("c.test"))
-            while not any("max_seconds" in name for name in keys.values):  # noqa: ASYNC110
-                await asyncio.sleep(0)
+            async with asyncio.timeout(60):
+                while not any("max_seconds" in name for name in keys.values):  # noqa: ASYNC110
+                    await asyncio.sleep(0)
             other.world.clocks.wall = one.world.clocks.wall + 59
             assert await other.next_turn("c.test") == ""
             other.world.clocks.pass_(2)

@@ -111,6 +111,8 @@ class Server:
         """Return the rows of a query in a database."""
         with self.session(database) as connection:
             cursor = connection.execute(query)  # type: ignore[arg-type]
+            while cursor.nextset():
+                pass
             return cursor.fetchall() if cursor.description else []
 
 

@@ -259,6 +259,8 @@ def terms_in(headers: Mapping[bytes, list[bytes]]) -> list[str]:
     """Return what an answer says about the use of its page: each Content-Usage of IETF AIPREF, and
     the links to licences (RFC 8288, as of RSL), as `Link: <URL>; rel="license"`. Only what is
     printable is kept."""
+    if not (values_of(headers, b"Content-Usage") or values_of(headers, b"Link")):
+        return []
     found = [
         f"Content-Usage: {value.decode('latin-1')}"
         for value in values_of(headers, b"Content-Usage")
