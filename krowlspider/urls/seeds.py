@@ -372,7 +372,8 @@ def _unquoted(field: bytes) -> bytes:
     return field.strip().strip(b'"')
 
 
-# A name of 253 characters (RFC 1035 section 2.3.4), with scheme and port.
+# Characters of a name (RFC 1035 section 2.3.4), and of one with scheme and port.
+_LONGEST_NAME = 253
 _LONGEST = 300
 # A name that the URL parser leaves as it is: no IDNA, no address, and at most 253 characters.
 _PLAIN_NAME = re.compile(r"(?:[a-z0-9_-]{1,63}+\.){1,99}+[a-z][a-z-]{0,62}+")
@@ -396,6 +397,8 @@ def ordered_host(text: str) -> str:
     if len(hosts) < 2 or is_other or rest[:1] in {"/", "\\"}:
         raise ValueError(f"{given[:80]!r} is not the name of a host, nor a URL with http or https")
     name = name_of(hosts[0])
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"{given[:40]!r}... is longer than any name of a host")
     if "*" in name or "" in name.split("."):
         raise ValueError(
             f"{given[:80]!r} is not the name of one host: block takes a domain, and 'org,example,'"

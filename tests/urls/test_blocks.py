@@ -54,6 +54,12 @@ def test_what_is_no_name_of_a_host_is_refused(given: str) -> None:
         ordered_host(given)
 
 
+@pytest.mark.parametrize("given", ["x" * 9000, f"http://{'a.' * 127}test/"])
+def test_a_name_is_no_longer_than_any_host(given: str) -> None:
+    with pytest.raises(ValueError, match="longer than any name of a host"):
+        ordered_host(given)
+
+
 @pytest.mark.parametrize(
     ("given", "rule"),
     [
