@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.errors import need
+from krowlspider.errors import KrowlError, need
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,8 +25,10 @@ def connect(
     ``ca`` is a file in PEM that has signed the server's certificate; "" connects without TLS.
     ``cert`` and ``key`` are those of this client, if the server asks for them.
 
-    :raises KrowlError: the extra grpc is not installed
+    :raises KrowlError: the extra grpc is not installed, or one of these files needs another
     """
+    if bool(cert) != bool(key) or (cert and not ca):
+        raise KrowlError("cert and key need each other and ca: give all three, or ca alone")
     grpc = need("grpc", "grpc")
     stubs = need("krowlspider.rpc.generated.krowl_pb2_grpc", "grpc")
     if ca:
@@ -42,24 +44,28 @@ def connect(
 def results(
     crawl: Any, *, hosts: Sequence[str] = (), resume_token: str = "", from_start: bool = False
 ) -> Iterator[Any]:
-    """Yield the messages of StreamResults. After a break, go on behind the last one.
+    """Yield the messages of StreamResults. After a break, go on behind the last one, however long
+    the server is away.
 
     Keep the ``resume_token`` of the last message for which everything is done: a later call goes on
     behind it.
 
-    :raises grpc.RpcError: the call is refused
+    :raises grpc.RpcError: the call is refused, or does not begin at the first try
     """
     grpc = need("grpc", "grpc")
     request = need("krowlspider.rpc.generated.krowl_pb2", "grpc").StreamResultsRequest
     broken = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED)
+    has_begun = False
     while True:
         asked = request(hosts=hosts, resume_token=resume_token, from_start=from_start)
         try:
             for message in crawl.StreamResults(asked):
+                has_begun = True
                 yield message
                 resume_token = message.resume_token
         except grpc.RpcError as error:
-            if error.code() not in broken:
+            # A wrong address or certificate would be tried for ever, without a word.
+            if not has_begun or error.code() not in broken:
                 raise
         time.sleep(_AGAIN)
 
