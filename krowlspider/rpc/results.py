@@ -17,6 +17,8 @@ from krowlspider.archive.cdxj import INDEX, WARC, capture_of, index_path, parse
 from krowlspider.archive.disk import OPEN, CutOffError, RecordError
 from krowlspider.archive.reading import Member, RecordSearch, read_member
 from krowlspider.errors import KrowlError
+from krowlspider.urls.canonical import name_of
+from krowlspider.urls.seeds import ordered_host
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 # Characters of a token: the places in the folders of 64 processes.
 _TOKEN_MAX = 16_384
+# Characters of the name of a file in a token: file systems take 255 bytes.
+_NAME_MAX = 200
 # Records that are read at a time, and characters of their URLs.
 _AT_ONCE = 100
 _URLS_AT_ONCE = 1_000_000
@@ -68,7 +72,7 @@ class Archive:
     def go_to(self, token: str) -> None:
         """Go to the place of a token. A process that it does not name begins with its first file.
 
-        :raises KrowlError: it is no token of this archive
+        :raises KrowlError: it is no token of this archive, or of a file later than all that it has
         """
         try:
             if len(token) > _TOKEN_MAX:
@@ -76,8 +80,9 @@ class Archive:
             found = msgspec.json.decode(token.encode(), type=dict[str, _At])
             if not found.keys() <= self._readers.keys():
                 raise ValueError
-            if any(each.offset < 0 or "/" in each.file for each in found.values()):
-                raise ValueError
+            for process, at in found.items():
+                if not self._readers[process].may_have(at):
+                    raise ValueError
         except ValueError as error:
             raise KrowlError(
                 f"resume_token {token[:60]!r} is not of this crawl: give the last one that it has"
@@ -119,6 +124,17 @@ class _Folder:
         # with the place of its line.
         self._indexed = ""
         self._lines: list[tuple[int, int]] = []
+
+    def may_have(self, at: _At) -> bool:
+        """Return whether a place may be of this folder. Nothing would be sent from one behind its
+        last file."""
+        if not at.file:
+            return at.offset == 0
+        if "/" in at.file or not at.file.endswith(WARC) or not at.file.isprintable():
+            return False
+        names = _names(self._path)
+        is_behind = bool(names) and at.file > names[-1]
+        return at.offset >= 0 and len(at.file.encode()) <= _NAME_MAX and not is_behind
 
     def go_to_end(self) -> None:
         if names := _names(self._path):
@@ -252,10 +268,13 @@ def _names(folder: Path) -> list[str]:
 
 class HostFilter:
     """Tells whether a URL is of one of the hosts ``names``, or of one below; without any, each
-    is."""
+    is.
+
+    :raises KrowlError: one is no name or address of a host
+    """
 
     def __init__(self, names: Iterable[str]):
-        self._names = frozenset(name.lower().strip(".") for name in names)
+        self._names = frozenset(map(_host, names))
 
     def has(self, url: str) -> bool:
         if not self._names:
@@ -264,3 +283,14 @@ class HostFilter:
         name, colon, port = host.rpartition(":")
         labels = (name if colon and port.isdigit() else host).lower().split(".")
         return any(".".join(labels[at:]) in self._names for at in range(len(labels)))
+
+
+def _host(given: str) -> str:
+    """Return the host that a client names, as it is in URLs."""
+    try:
+        host = ordered_host(given)
+    except ValueError as error:
+        raise KrowlError(f"hosts: {error}") from error
+    if host != (name := name_of(host)):
+        raise KrowlError(f"hosts: {given[:80]!r} has a port: give {name}, which is all its ports")
+    return host

@@ -46,7 +46,7 @@ async def stream_results(folders: Mapping[str, Path], request: Any, context: Any
         raise KrowlError(f"{counted(len(request.hosts), 'host')}: give {_HOSTS_MAX:,} or fewer")
     archive, hosts = Archive(folders), HostFilter(request.hosts)
     if request.resume_token:
-        archive.go_to(request.resume_token)
+        await asyncio.to_thread(archive.go_to, request.resume_token)
     elif not request.from_start:
         await asyncio.to_thread(archive.go_to_end)
     sent = told = float("-inf")

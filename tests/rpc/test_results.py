@@ -9,7 +9,7 @@ import pytest
 from krowlspider.archive.cdxj import index_path
 from krowlspider.errors import KrowlError
 from krowlspider.rpc.results import Archive, HostFilter
-from tests.archive.captures import capture, series
+from tests.archive.captures import capture, series, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -138,9 +138,16 @@ def test_bytes_behind_the_place_are_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "token",
-    ["x", "[]", '{"p9":["a",0]}', '{"":["../a",0]}', '{"":["a",-1]}', "{" * 20_000, "\ud800"],
+    [
+        *("x", "[]", '{"p9":["a.warc.gz",0]}', '{"":["../a.warc.gz",0]}', '{"":["a.warc.gz",-1]}'),
+        *("{" * 20_000, "\ud800", '{"":["/etc/passwd",0]}', '{"":["passwd",0]}', '{"":["",9]}'),
+        *('{"":["\\u0000.warc.gz",0]}', f'{{"":["{"a" * 3000}.warc.gz",0]}}'),
+        # Of a crawl that has begun later.
+        '{"":["zzz.warc.gz",0]}',
+    ],
 )
 def test_a_foreign_token_is_refused(tmp_path: Path, token: str) -> None:
+    written(tmp_path, [capture(0, url=urls(0)[0])])
     with pytest.raises(KrowlError, match="is not of this crawl"):
         Archive({"": tmp_path}).go_to(token)
 
@@ -152,3 +159,11 @@ def test_a_name_covers_all_below_it() -> None:
     for url in ("http://notexample.org/", "http://org/", "http://c.test/?http://b.test/"):
         assert not hosts.has(url)
     assert HostFilter([]).has("http://c.test/")
+    given = ["http://É.test/x", "[::1]"]
+    assert all(map(HostFilter(given).has, ("http://xn--9ca.test/", "http://[::1]:8080/")))
+
+
+@pytest.mark.parametrize("name", ["", " ", "*", "a b", "ftp://a.test/", "a.test:80", "x" * 9000])
+def test_a_host_that_no_result_can_have_is_refused(name: str) -> None:
+    with pytest.raises(KrowlError, match="hosts: "):
+        HostFilter(["a.test", name])

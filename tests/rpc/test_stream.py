@@ -88,6 +88,7 @@ async def check_bad_requests(folder: Path) -> None:
     for folders, request, fault in (
         ({}, pb.StreamResultsRequest(), "the crawl has no archive"),
         ({"": folder}, pb.StreamResultsRequest(hosts=many), "1,001 hosts: give 1,000 or fewer"),
+        ({"": folder}, pb.StreamResultsRequest(hosts=[""]), "hosts: '' is not the name of a host"),
         ({"": folder}, pb.StreamResultsRequest(resume_token="{"), "is not of this crawl"),
     ):
         async with serving(folders) as served:
