@@ -142,6 +142,9 @@ class Api:
             try:
                 found = msgspec.json.decode(body)
             except msgspec.DecodeError as error:
+                if 400 <= answer.status < 500:
+                    # Of the server of HTTP, which has not understood it: a URL may be too long.
+                    raise ApiError(400, "the request is too long, or not well formed") from error
                 raise ApiError(502, f"the crawl's answer is not JSON: {error}") from error
         if answer.status != 200:
             why = found.get("error") if isinstance(found, dict) else found

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from functools import wraps
-from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
 import msgspec
 
+from krowlspider.engine.steering import DELAY_MAX
 from krowlspider.errors import KrowlError, counted
 from krowlspider.rpc.api import ApiError
 from krowlspider.rpc.generated import krowl_pb2 as pb
@@ -128,9 +128,9 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         if not (request.HasField("delay") or request.HasField("blocked")):
             raise KrowlError("neither delay nor blocked is set: give one of them, or both")
         done = []
-        if not isfinite(request.delay):
+        if request.delay != -1 and not 0 <= request.delay <= DELAY_MAX:
             raise KrowlError(
-                "delay is no number of seconds: give 0 or more, or -1 for the settings'"
+                f"delay is {request.delay:g}: give 0 to {DELAY_MAX:,.0f} s, or -1 for the settings'"
             )
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay
@@ -153,6 +153,8 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
 
     @_answers
     async def Explain(self, request: Any, _: Any) -> Any:
+        if not request.url:
+            raise KrowlError("url is empty: give one")
         found = await self._api.get("explain", {"url": request.url})
         return _message(pb.ExplainResponse, found)
 
