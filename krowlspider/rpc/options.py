@@ -82,12 +82,12 @@ class Options(Struct, frozen=True):
         try:
             context.load_cert_chain(self.cert, self.key, password=lambda: "")
         except (OSError, ValueError) as error:
-            return f"KROWL_GRPC_CERT {self.cert} with KROWL_GRPC_KEY {self.key}: {_why(error)}"
+            return f"KROWL_GRPC_CERT {self.cert} with KROWL_GRPC_KEY {self.key}: {_why(error, 'certificate and its own key')}"
         if self.client_ca:
             try:
                 context.load_verify_locations(self.client_ca)
             except OSError as error:
-                return f"KROWL_GRPC_CLIENT_CA {self.client_ca}: {_why(error)}"
+                return f"KROWL_GRPC_CLIENT_CA {self.client_ca}: {_why(error, 'certificate')}"
         return None
 
     def files(self) -> tuple[bytes, bytes, bytes | None]:
@@ -120,7 +120,7 @@ def check_before_start(settings: BaseSettings) -> None:
     Options.of(settings, settings["KROWL_CONTROL_TOKEN"] or "a new one").check_place()
 
 
-def _why(error: Exception) -> str:
+def _why(error: Exception, what: str) -> str:
     if isinstance(error, ssl.SSLError):
-        return f"these are no certificate and its key in PEM ({error.reason or error})"
+        return f"not a {what} in PEM ({error.reason or error})"
     return f"cannot be read ({getattr(error, 'strerror', None) or error})"

@@ -197,7 +197,7 @@ def test_it_is_not_open_to_other_machines_by_mistake(tmp_path: Path) -> None:
         (("node-a:50051", "", *tls), "from other machines, and by anybody: give a token"),
         ((LOCAL, TOKEN, str(cert)), "KROWL_GRPC_CERT and KROWL_GRPC_KEY need each other"),
         ((LOCAL, TOKEN, "", "", str(cert)), "KROWL_GRPC_CLIENT_CA needs KROWL_GRPC_CERT"),
-        ((LOCAL, TOKEN, str(cert), str(other_key)), "these are no certificate and its key"),
+        ((LOCAL, TOKEN, str(cert), str(other_key)), "not a certificate and its own key in PEM"),
         ((LOCAL, TOKEN, str(tmp_path / "x"), str(key)), "cannot be read (No such file"),
         ((LOCAL, TOKEN, *tls, str(key)), "KROWL_GRPC_CLIENT_CA"),
     ):
