@@ -89,7 +89,7 @@ def test_a_file_is_done_with_its_marker_only(tmp_path: Path, warc: Path):
     folder = tmp_path / "catalogue"
     write(folder, warc, "first")
     (folder / "_done" / warc.name).unlink()
-    left = next(folder.glob("page/crawl=first/*.parquet"))
+    left = next(folder.glob("page_by_file/crawl=first/*.parquet"))
     draft = left.with_name(f"{left.name}.1234.new")
     draft.write_bytes(b"half")
     target = sink(folder)
@@ -104,7 +104,7 @@ def test_a_file_is_done_with_its_marker_only(tmp_path: Path, warc: Path):
 
 def test_nothing_is_written_of_rows_that_raise(tmp_path: Path):
     def broken() -> Iterator[tuple[str, Row]]:
-        yield "page", {"url_surtkey": "a", "crawl": "c"}
+        yield "page_by_file", {"url_surtkey": "a", "crawl": "c"}
         raise OSError("gone")
 
     target = sink(tmp_path / "catalogue")
