@@ -67,8 +67,8 @@ class Command(Program):
             "Ask crawls in SQL (DuckDB), while they run too. Tables of the archive are those of"
             f" `scrapy catalogue`: {', '.join([*TABLES, *SUMS])}. Tables of the frontier, as it is"
             f' now: {", ".join(LIVE)}. FETCH is a word of SQL: write "fetch", or capture. SHOW'
-            " TABLES and DESCRIBE TABLE say more. Instead of a JOBDIR, the folder of a catalogue will do."
-            " - reads the SQL from standard input. Nothing is changed."
+            " TABLES and DESCRIBE TABLE say more. Instead of a JOBDIR, the folder of a catalogue"
+            " will do. - reads the SQL from standard input. Nothing is changed."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:

@@ -84,6 +84,25 @@ def test_equal_keys_keep_their_order_beyond_a_batch(tmp_path: Path):
     assert numbers == [*range(0, count, 2), *range(1, count, 2)]
 
 
+def test_a_damaged_marker_is_none(tmp_path: Path, warc: Path):
+    folder = tmp_path / "catalogue"
+    write(folder, warc, "first")
+    marker = folder / "_done" / warc.name
+    whole = marker.read_bytes()
+    for damaged in (b"", whole[:-3], b"[]", b"\xff"):
+        marker.write_bytes(damaged)
+        target = sink(folder)
+        assert target.done() == set()
+        target.close()
+    # A marker that is removed beside a process that follows has the file made again.
+    marker.write_bytes(whole)
+    target = sink(folder)
+    assert target.done() == {warc.name}
+    marker.unlink()
+    assert target.done() == set()
+    target.close()
+
+
 def test_a_file_is_done_with_its_marker_only(tmp_path: Path, warc: Path):
     """What a killed process left is replaced, in other partitions too."""
     folder = tmp_path / "catalogue"
