@@ -54,6 +54,7 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
     await asyncio.wait([signalled, ticks], return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()
     await shell.set_ready(is_ready=False)
+    service.end_streams()
     await shell.stop()
     await service.stop()
     if ticks.done() and not ticks.cancelled():

@@ -95,7 +95,7 @@ class Options(Struct, frozen=True):
         key, cert = Path(self.key).read_bytes(), Path(self.cert).read_bytes()
         return key, cert, Path(self.client_ca).read_bytes() if self.client_ca else None
 
-    def check_port(self) -> None:
+    def check_place(self) -> None:
         """:raises SettingsError: the address is not this machine's, or its port is taken"""
         host, port = self.place
         try:
@@ -117,7 +117,7 @@ def check_before_start(settings: BaseSettings) -> None:
 
     :raises SettingsError: as `Options`, or the port is taken
     """
-    Options.of(settings, settings["KROWL_CONTROL_TOKEN"] or "a new one").check_port()
+    Options.of(settings, settings["KROWL_CONTROL_TOKEN"] or "a new one").check_place()
 
 
 def _why(error: Exception) -> str:

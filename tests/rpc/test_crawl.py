@@ -211,7 +211,7 @@ def wait_for_the_end(pid: int) -> None:
 def test_its_process_is_started_again(tmp_path: Path) -> None:
     """The crawl goes on meanwhile, and the health service is as ready as the crawl."""
     with MockWeb(spec=SPEC) as web:
-        run = make_crawl(tmp_path, web).start()
+        run = make_crawl(tmp_path, web, KROWL_DELAY_MIN=5).start()
         address_of(run)
         (child,) = children_of(run.process.pid)
         os.kill(child, signal.SIGKILL)
@@ -222,7 +222,11 @@ def test_its_process_is_started_again(tmp_path: Path) -> None:
             with stub_of(run) as crawl:
                 crawl.SetCrawlerState(pb.SetCrawlerStateRequest(paused=True))
                 run.wait_until(lambda: check(health.HealthCheckRequest()).status == 2)
+        # The end of the crawl does not wait for one that hangs.
+        (child,) = children_of(run.process.pid)
+        os.kill(child, signal.SIGSTOP)
         run.interrupt()
+        assert not Path(f"/proc/{child}").exists()
     assert "gRPC is not served: its process has ended" in run.log
 
 

@@ -210,7 +210,7 @@ def test_a_port_in_use_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         options = Options(f"127.0.0.1:{taken.getsockname()[1]}")
         with pytest.raises(SettingsError, match=r"cannot be listened at \(Address already in use"):
-            options.check_port()
+            options.check_place()
         with pytest.raises(SettingsError, match="cannot be listened at"):
             asyncio.run(start(options))
 

@@ -70,6 +70,10 @@ class Service(URLFrontierServicer):
         self._ticks = asyncio.create_task(self._keep_ticking())
         return self._ticks
 
+    def end_streams(self) -> None:
+        """End the streams of reports, before the server stops."""
+        self._budget.end_streams()
+
     async def stop(self) -> None:
         """Close all crawls, once the calls have ended."""
         if self._ticks is not None:

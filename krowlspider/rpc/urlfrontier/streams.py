@@ -38,12 +38,18 @@ Given = tuple[str, Report] | None
 
 
 class Budget:
-    """Bytes that may wait in all streams together."""
+    """Bytes that may wait in all streams together, and the ``streams`` that are open."""
 
     def __init__(self, most: int = BYTES_MAX):
         self._most = most
         self._used = 0
         self._room = asyncio.Condition()
+        self.streams: set[_Inbound] = set()
+
+    def end_streams(self) -> None:
+        """Read no more: each stream ends once what was read is acknowledged."""
+        for stream in self.streams:
+            stream.end()
 
     async def take(self, size: int) -> None:
         """Wait until there is room. A message larger than all of it waits until it is alone."""
@@ -74,6 +80,7 @@ class _Inbound:
         )
         self._held = 0
         self._reading = asyncio.create_task(self._read())
+        budget.streams.add(self)
 
     async def _read(self) -> None:
         try:
@@ -108,7 +115,11 @@ class _Inbound:
                 self._held -= size
                 await self._budget.give(size)
 
+    def end(self) -> None:
+        self._reading.cancel()
+
     async def close(self) -> None:
+        self._budget.streams.discard(self)
         self._reading.cancel()
         await asyncio.wait([self._reading])
         if not self._reading.cancelled():

@@ -6,6 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,8 +46,8 @@ class Served:
                 self.process = subprocess.Popen(shell, stdout=log, stderr=subprocess.STDOUT)
         wait_until(lambda: _WORDS in self.log or self.process.poll() is not None)
         assert _WORDS in self.log, self.log
-        port = self.log.partition(" at 127.0.0.1:")[2].partition(";")[0]
-        self.channel = grpc.insecure_channel(f"127.0.0.1:{port}")
+        self.port = self.log.partition(" at 127.0.0.1:")[2].partition(";")[0]
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.stub = pb_grpc.URLFrontierStub(self.channel)
 
     @property
@@ -261,6 +262,24 @@ def test_what_is_acknowledged_survives_a_kill(tmp_path: Path):
         assert served.stats().counts["completed"] == len(out)
 
 
+def test_an_open_stream_ends_with_the_server(tmp_path: Path):
+    """What it had sent is acknowledged, and the log has no traceback."""
+    with serving(tmp_path / "job") as served:
+        more = threading.Event()
+
+        def items() -> Iterator[Any]:
+            yield discovered("http://a.example/")
+            more.wait(DEADLINE)
+
+        call = served.stub.PutURLs(items())
+        assert next(call).status == ACK.OK
+        served.process.send_signal(signal.SIGTERM)
+        assert list(call) == []
+        more.set()
+        assert served.process.wait(DEADLINE) == 0
+        assert "Traceback" not in served.log
+
+
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing_that_was_acknowledged(tmp_path: Path):
     """What does not fit has failed, so its client sends it again. The process ends and says why."""
@@ -300,6 +319,15 @@ def test_an_address_that_cannot_be_served_is_refused(tmp_path: Path, address: st
     assert f"--serve {address}".strip() in done.stderr.decode().replace("'", "")
     assert words in done.stderr.decode()
     assert not (tmp_path / "job").exists()
+
+
+def test_a_port_that_is_taken_is_refused(jobless: Served, tmp_path: Path):
+    address = f"127.0.0.1:{jobless.port}"
+    done = warm.run(
+        [sys.executable, "-m", "scrapy", "frontier", str(tmp_path / "job"), "--serve", address]
+    )
+    assert done.returncode == 2
+    assert done.stderr.decode().startswith(f"krowlspider: --serve {address} cannot be listened at")
 
 
 def test_two_clients_never_get_a_host_at_a_time(tmp_path: Path):
