@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace as changed
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -236,7 +236,9 @@ class ServedCrawl:
         :raises OrderError: there are too many blocks
         """
         orders, until = self.frontier.schedule.orders, min(until, TIME_MAX)
-        rule = block_rule(f"http://{name}/")
+        rule = name
+        with suppress(ValueError):
+            rule = block_rule(f"http://{name}/")
         before = orders.standing.in_force(BLOCK).get(rule)
         if before is not None and not before.seconds:
             return
