@@ -24,6 +24,7 @@ from krowlspider.job.limits import CrawlLimits
 from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
 from krowlspider.job.monitoring.hangup import Hangup
 from krowlspider.job.monitoring.page_server import Servers, shown
+from krowlspider.job.parts import process_warc_folder
 from krowlspider.job.report import seeds_of_all
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, Served, exit_code, reason
 from krowlspider.node.processes import LOG, Child, PrivateRedis, ProcessRegister, Relay, find_redis
@@ -34,7 +35,6 @@ from krowlspider.node.tree import (
     check_reserved,
     ids,
     process_folders,
-    process_warc_folder,
     processes,
 )
 from krowlspider.rpc.options import Options, check_before_start
