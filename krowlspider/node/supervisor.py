@@ -108,6 +108,7 @@ class Serving:
 
     def _page(self, token: str, settings: Settings) -> Mapping[str, Route]:
         from krowlspider.cdx.archives import Archives  # noqa: PLC0415
+        from krowlspider.cdx.pace import SHARE_OF_CRAWL  # noqa: PLC0415
         from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
         from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
         from krowlspider.views.live_page import HEADERS  # noqa: PLC0415
@@ -118,7 +119,8 @@ class Serving:
             path = self._crawl.tree.path
             folders = {*process_folders(path), *(path / name for name in self._crawl.processes)}
             warcs = [process_warc_folder(settings, each) for each in sorted(folders)]
-            made |= CdxRoute(Archives(warcs), HEADERS).routes()
+            share = SHARE_OF_CRAWL * len(self._crawl.processes)
+            made |= CdxRoute(Archives(warcs), HEADERS, share).routes()
         if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415
 
