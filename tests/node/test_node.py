@@ -647,6 +647,7 @@ def test_a_limit_of_a_sheet_is_of_all_processes(tmp_path: Path) -> None:
         last = node_crawl(web, tmp_path, 2, seeds, KROWL_POLICIES=sheets).run()
         done = asked()
     assert last.ends == ["finished"]
-    assert sum(frontier_view(folder)["done"] for folder in last.folders) == 20
-    # A page that was in flight at a kill may not have been asked for again.
-    assert 20 <= len(done) <= 24
+    # Each of the three killed processes may lose the grant that the register was giving it, and a
+    # page that was in flight may not have been asked for again.
+    assert 17 <= sum(frontier_view(folder)["done"] for folder in last.folders) <= 20
+    assert 17 <= len(done) <= 24
