@@ -82,7 +82,8 @@ class Options(Struct, frozen=True):
         try:
             context.load_cert_chain(self.cert, self.key, password=lambda: "")
         except (OSError, ValueError) as error:
-            return f"KROWL_GRPC_CERT {self.cert} with KROWL_GRPC_KEY {self.key}: {_why(error, 'certificate and its own key')}"
+            why = _why(error, "certificate and its own key")
+            return f"KROWL_GRPC_CERT {self.cert} with KROWL_GRPC_KEY {self.key}: {why}"
         if self.client_ca:
             try:
                 context.load_verify_locations(self.client_ca)
