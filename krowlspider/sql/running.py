@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from krowlspider.errors import KrowlError, data_size, duration, need
 from krowlspider.sql.statement import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
 # Rows of a batch, and batches that wait to be written.
 _BATCH = 2048
@@ -27,6 +28,10 @@ _GRACE = 2.0
 # Bytes that the process may take besides what DuckDB counts.
 _BESIDES = 300_000_000
 _NO_MEMORY = "Out of Memory Error"
+# What DuckDB says of a column that is not there.
+_NO_COLUMN = re.compile(
+    r"(?i)\bcolumns?\b.*(not found|does not exist|found that match)|does not have a column"
+)
 _STATM = Path("/proc/self/statm")
 _PAGE = 4096
 
@@ -51,13 +56,23 @@ def resident() -> int:
 class Run:
     """A query in a thread of its own, so that the thread that waits for it can end it."""
 
-    def __init__(self, connection: Any, text: str, limits: Limits):
+    def __init__(
+        self,
+        connection: Any,
+        text: str,
+        limits: Limits,
+        columns: Mapping[str, Sequence[str]] | None = None,
+        used: float = 0.0,
+    ):
+        """``columns`` has those of each table of the query, for errors; ``used`` are seconds of
+        the limit that are over."""
         self._connection = connection
         self._text = text
         self._limits = limits
+        self._columns = columns or {}
         self._ready: Queue[Any] = Queue(_WAITING)
         self._stopping = Event()
-        self._used = 0.0
+        self._used = used
         self._most = resident() + limits.memory + _BESIDES
         # A daemon: the interpreter does not wait for one that is stuck.
         self._thread = Thread(target=self._work, name="query", daemon=True)
@@ -101,7 +116,12 @@ class Run:
         """Return what a person is told of an error. Arrow hands on those of DuckDB as its own."""
         if _NO_MEMORY in str(error) or isinstance(error, MemoryError):
             return self._too_much()
-        return KrowlError(plain(error, self._text))
+        said = plain(error, self._text)
+        if _NO_COLUMN.search(said):
+            said += "".join(
+                f"; {table} has {', '.join(names)}" for table, names in self._columns.items()
+            )
+        return KrowlError(said)
 
     def _too_much(self) -> KrowlError:
         return KrowlError(

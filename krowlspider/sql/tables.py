@@ -118,6 +118,12 @@ def columns_of(table: str) -> tuple[Column, ...]:
     return (*TABLES[table], *PARTITIONS[table])
 
 
+def names_in(table: str) -> list[str]:
+    """Return the names of the columns of any table that a query may name."""
+    table = ALIASES.get(table, table)
+    return [each.name for each in LIVE.get(table) or columns_of(table)]
+
+
 def quoted(text: str) -> str:
     """Return a string of SQL."""
     return "'" + text.replace("'", "''") + "'"
