@@ -39,8 +39,6 @@ _MINUTE = 60.0
 KEPT = 420
 # Seconds after which the file is written again.
 _WRITE_EACH = 60.0
-# The part of a core that CDX queries take together: the rest is the crawl's.
-_CDX_SHARE = 0.1
 # What a sample has: epoch seconds, then the figures.
 FIELDS = (
     "time",
@@ -143,6 +141,7 @@ class LivePage:
         # Importing aiohttp is slow, so it is imported for the first client.
         from krowlspider.archive.open_index import WriterLines  # noqa: PLC0415
         from krowlspider.cdx.archives import Archives  # noqa: PLC0415
+        from krowlspider.cdx.pace import SHARE_OF_CRAWL  # noqa: PLC0415
         from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
         from krowlspider.views.frontier_copy import copy_routes  # noqa: PLC0415
         from krowlspider.views.live_page import HEADERS, index_now_routes, routes  # noqa: PLC0415
@@ -156,7 +155,7 @@ class LivePage:
             folder = warc_folder(settings, crawl.job.folder.path)
             writer = crawl.job.archive
             archives = Archives([folder], lambda _: WriterLines(lambda: writer.open_lines))
-            made |= CdxRoute(archives, HEADERS, _CDX_SHARE).routes()
+            made |= CdxRoute(archives, HEADERS, SHARE_OF_CRAWL).routes()
         if settings.getbool("KROWL_INDEXNOW"):
             made |= index_now_routes(lambda: crawl.index_now)
         if settings.getbool("KROWL_CONTROL_MCP"):

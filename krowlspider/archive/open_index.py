@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # Lines sorted in one call: no other thread runs during a sort.
 _SORTED_AT_ONCE = 5000
+# Lines of the writer that are taken between two looks whether to rest.
+_TAKEN_AT_ONCE = 1000
 _NAME = re.compile(r'"filename": "([^"]*)"')
 
 
@@ -132,12 +134,13 @@ class WriterLines:
         self._taken = 0
         self._lines = SortedLines()
 
-    def read_on(self, _: Callable[[], object]) -> dict[str, list[bytes]]:
+    def read_on(self, go_on: Callable[[], object]) -> dict[str, list[bytes]]:
         with self._lock:
             if (written := self._written()) is not self._list:
                 self._list, self._taken, self._lines = written, 0, SortedLines()
-            new = written[self._taken :]
-            self._taken += len(new)
-            self._lines.add(_NAME.sub(rf'"filename": "\1{OPEN}"', line) for line in new)
+            while new := written[self._taken : self._taken + _TAKEN_AT_ONCE]:
+                go_on()
+                self._lines.add(_NAME.sub(rf'"filename": "\1{OPEN}"', line) for line in new)
+                self._taken += len(new)
             found = self._lines.sorted()
             return {parse(found[0]).filename.removesuffix(OPEN): found} if found else {}

@@ -98,8 +98,8 @@ TABLES: dict[str, tuple[Column, ...]] = {
     # One row a response or revisit of HTTP. The key is krowl_record_id.
     "fetch": COMMON_CRAWL + _OURS,
     # One row a host (with its port, if it is not the scheme's) and WARC file: counts add up. The
-    # key is host and warc_filename.
-    "host": (
+    # key is host and warc_filename. The view `host` of databases and `scrapy sql` adds them up.
+    "host_by_file": (
         Column("host", "text", True),
         Column("host_reversed", "text"),
         Column("domain", "text"),
@@ -175,10 +175,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
         Column("warc_record_offset", "bigint", True),
         *_RECORD,
     ),
-    # One row a URL and WARC file: the state that the last fetch of the file found. The newest
-    # last_fetch of a URL has its latest state; first_fetch is the least, and fetches add up. The
-    # key is url and warc_filename.
-    "page": (
+    # One row a URL and WARC file: the state that the last fetch of the file found. The view `page`
+    # makes one row a URL of them. The key is url and warc_filename.
+    "page_by_file": (
         *_PLACE,
         Column("status", "smallint", True),
         Column("first_fetch", "timestamp", True),

@@ -9,6 +9,7 @@ and Athena.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -69,6 +70,8 @@ class ParquetSink:
         self._folder = folder
         self._tables = tables
         self._markers = folder / MARKERS
+        # Whether each marker that was read has all tables: nobody else writes them.
+        self._has_all: dict[str, bool] = {}
         make_directory(self._markers)
         try:
             self._lock = lock_directory(folder)
@@ -82,12 +85,10 @@ class ParquetSink:
 
     def done(self) -> set[str]:
         """Return the names of the WARC files that have a marker with all tables."""
-        found = set()
-        for path in self._markers.glob(f"*{WARC}"):
-            marker = msgspec.json.decode(path.read_bytes(), type=Marker)
-            if self._tables.issubset(marker.tables):
-                found.add(path.name)
-        return found
+        there = {path.name for path in self._markers.glob(f"*{WARC}")}
+        for name in there - self._has_all.keys():
+            self._has_all[name] = self._tables.issubset(_read(self._markers / name).tables)
+        return {name for name in there if self._has_all[name]}
 
     def write(self, name: str, rows: Iterable[tuple[str, Row]]) -> None:
         """Write the files of a WARC file, then its marker. Raises OSError, and what ``rows`` does.
@@ -116,6 +117,7 @@ class ParquetSink:
             (part / file).unlink(missing_ok=True)
         with write_durably(self._markers / name) as draft:
             draft.write(msgspec.json.encode(Marker(sorted(self._tables), counts)))
+        self._has_all[name] = True
 
     def _parts(self, table: str) -> list[Path]:
         """Return the folders of partitions of a table that are there."""
@@ -124,6 +126,13 @@ class ParquetSink:
             return crawls
         parts = (crawl / f"subset={subset}" for crawl in crawls for subset in SUBSETS)
         return [part for part in parts if part.is_dir()]
+
+
+def _read(path: Path) -> Marker:
+    """Return a marker; one that is damaged has no tables, so its file is made again."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(path.read_bytes(), type=Marker)
+    return Marker([], {})
 
 
 def _refuse_others(folder: Path) -> None:

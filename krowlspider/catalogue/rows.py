@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 WAITING_MAX = 2_000
 _NOTE_MAX = 64 * 1024
 _KINDS = WarcRecordType.response | WarcRecordType.revisit | WarcRecordType.metadata
-_SUMS = ("host", "page", "change")
+_SUMS = ("host_by_file", "page_by_file", "change")
 
 
 class Place(NamedTuple):
@@ -170,4 +170,4 @@ class _Reader:
         """Yield the rows of a table that are made at the end of the file."""
         if table == "change":
             return change_rows(self._path, lines, self._place.earlier, self._ids)
-        return self._hosts.rows() if table == "host" else self._pages.rows()
+        return self._hosts.rows() if table == "host_by_file" else self._pages.rows()

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 # The columns that are the key of each table: rows with the key of another replace it.
 KEYS: dict[str, tuple[str, ...]] = {
     "fetch": ("krowl_record_id",),
-    "host": ("host", "warc_filename"),
+    "host_by_file": ("host", "warc_filename"),
     "robots": ("record_id",),
     "sitemap": ("record_id",),
     "link": ("record_id", "number"),
     "change": ("record_id",),
-    "page": ("url", "warc_filename"),
+    "page_by_file": ("url", "warc_filename"),
 }
 # Names of the columns of each table, in their order.
 COLUMNS = {

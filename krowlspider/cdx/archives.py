@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 # Bytes of indexes that one answer has read ahead, and the least of one index.
 _AHEAD = 4 * 1024 * 1024
 _LEAST = 4096
-# Lines after which the work rests, or ends.
-_LOOK_AFTER = 64
+# Lines after which the work rests, or ends: an expression takes milliseconds on a long one.
+_LOOK_AFTER = 8
 # Nanoseconds after a change of a folder in which another one may have the same time.
 _SAME_TIME = 1_000_000_000
 

@@ -1,17 +1,23 @@
-"""The share of a core that answers take together, so that a crawl in the process goes on."""
+"""The share of a core that answers take together, so that a crawl goes on beside them."""
 
 from __future__ import annotations
 
 import threading
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-# Seconds of work after which a thread rests.
+# The share of a core that the answers of a crawl take for each of its processes.
+SHARE_OF_CRAWL = 0.03
+# Seconds of work after which a thread pays for it.
 _WORK = 0.005
-_REST_MAX = 1.0
+# Seconds of work that are done at once after a quiet time: those of some short queries.
+_AT_ONCE = 0.05
+# Seconds after which a thread that rests looks whether its client has gone.
+_LOOK = 1.0
 
 
 class ClientGone(Exception):
@@ -19,49 +25,64 @@ class ClientGone(Exception):
 
 
 class Pace:
-    """Limits the answers under way to ``share`` of a core; 1 is no limit.
+    """Limits all answers together to ``share`` of a core; 1 is no limit.
+
+    They have one account: all work is charged to it, and who works rests until it is even. Any
+    thread may call. ``clock`` is `time.monotonic`.
+    """
+
+    def __init__(self, share: float = 1.0, clock: Callable[[], float] = time.monotonic):
+        self._share = share
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._even_at = float("-inf")
+
+    def charge(self, work: float) -> float:
+        """Charge seconds of work; return how many seconds to rest now."""
+        if self._share >= 1.0:
+            return 0.0
+        now = self._clock()
+        with self._lock:
+            earliest = now - _AT_ONCE / self._share
+            self._even_at = max(self._even_at, earliest) + work / self._share
+            return max(0.0, self._even_at - now)
+
+
+class Turn:
+    """The work for one client, until it has ``gone``.
 
     ``sleep`` and ``clock`` are `time.sleep` and `time.thread_time`.
     """
 
     def __init__(
         self,
-        share: float = 1.0,
+        pace: Pace | None = None,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.thread_time,
     ):
-        self._share = share
+        self._pace = pace or Pace()
         self._sleep = sleep
         self._clock = clock
-        self.under_way = 0
-
-    def rest(self, begun: float) -> float:
-        """Rest if it is time to, after work that was begun at a time of the thread; return since
-        when it works now."""
-        if self._share >= 1.0:
-            return begun
-        worked = self._clock() - begun
-        if worked < _WORK:
-            return begun
-        self._sleep(min(worked * (max(self.under_way, 1) / self._share - 1), _REST_MAX))
-        return self._clock()
-
-    def now(self) -> float:
-        return self._clock()
-
-
-class Turn:
-    """The work for one client, until it has ``gone``."""
-
-    def __init__(self, pace: Pace | None = None, gone: threading.Event | None = None):
-        self.pace = pace or Pace()
-        self._gone = gone or threading.Event()
-        # The thread that works, and since when of its time.
-        self._thread, self._begun = 0, 0.0
+        self._gone = threading.Event()
+        # Since when of its time the thread works; one at a time works for a client.
+        self._begun = 0.0
 
     def end(self) -> None:
         """Let the work end: the client has gone, or has its answer."""
         self._gone.set()
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Charge what this thread does meanwhile, after it has rested for what was done before.
+
+        :raises ClientGone: the client waits no more
+        """
+        self._rest(0.0)
+        self._begun = self._clock()
+        try:
+            yield
+        finally:
+            self._pace.charge(self._clock() - self._begun)
 
     def go_on(self) -> None:
         """Rest if it is time to. Call it after each few milliseconds of work.
@@ -70,6 +91,15 @@ class Turn:
         """
         if self._gone.is_set():
             raise ClientGone
-        if self._thread != (thread := threading.get_ident()):
-            self._thread, self._begun = thread, self.pace.now()
-        self._begun = self.pace.rest(self._begun)
+        if (worked := self._clock() - self._begun) >= _WORK:
+            # Before the rest, which ends by an error if the client goes.
+            self._begun += worked
+            self._rest(worked)
+
+    def _rest(self, worked: float) -> None:
+        left = self._pace.charge(worked)
+        while left > 0.0:
+            if self._gone.is_set():
+                raise ClientGone
+            self._sleep(min(left, _LOOK))
+            left -= _LOOK

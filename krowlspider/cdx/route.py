@@ -27,20 +27,27 @@ _T = TypeVar("_T")
 
 # Answers that are under way at most: each has a thread, and holds some MB.
 ANSWERS_MAX = 8
+# Clients that wait for their refusal at most.
+_REFUSED_MAX = 64
 # Seconds between two looks at a piece that takes long.
 _LOOK = 1.0
+# Seconds of work of the event loop for a request, and for a piece that is sent.
+_REQUEST, _PIECE = 0.0005, 0.0002
 _GZIP = 31  # zlib's ``wbits``
 _GZIP_LEVEL = 1
 
 
 class CdxRoute:
     """Answers queries about ``archives``. Each answer has ``headers``. All answers together take
-    about ``share`` of a core, if that is below 1."""
+    at most about ``share`` of a core, if that is below 1; a client that is refused waits first."""
 
     def __init__(self, archives: Archives, headers: Mapping[str, str], share: float = 1.0):
         self._archives = archives
         self._headers = headers
         self._pace = Pace(share)
+        self._under_way = 0
+        self._is_limited = share < 1.0
+        self._refused = 0
         self._threads: ThreadPoolExecutor | None = None
 
     def routes(self) -> dict[str, Route]:
@@ -57,15 +64,22 @@ class CdxRoute:
         return made
 
     async def _answered(self, dialect: Dialect, request: web.BaseRequest) -> web.StreamResponse:
-        if self._pace.under_way >= ANSWERS_MAX:
+        if self._under_way >= ANSWERS_MAX:
+            await self._hold(request)
             return _failed(503, f"{ANSWERS_MAX} queries are being answered: ask again later")
-        self._pace.under_way += 1
+        self._under_way += 1
         turn = Turn(self._pace)
+        # Its connection stays open though others come.
+        request[MORE_TIME]()
         try:
+            await self._rest(request)
+            self._pace.charge(_REQUEST)
             query = read(request.query, request.query.getall("filter", []), dialect)
-            found = await self._in_thread(lambda: answer(self._archives, query, turn), request)
-            first = await self._in_thread(lambda: next(found.pieces, b""), request)
-            return await self._send(found, first, request)
+            found = await self._in_thread(
+                lambda: answer(self._archives, query, turn), turn, request
+            )
+            first = await self._in_thread(lambda: next(found.pieces, b""), turn, request)
+            return await self._send(found, first, turn, request)
         except QueryError as error:
             return _failed(400, str(error))
         except (ArchiveError, OSError) as error:
@@ -73,10 +87,10 @@ class CdxRoute:
         finally:
             # What a thread is doing for this client ends.
             turn.end()
-            self._pace.under_way -= 1
+            self._under_way -= 1
 
     async def _send(
-        self, found: Answer, first: bytes, request: web.BaseRequest
+        self, found: Answer, first: bytes, turn: Turn, request: web.BaseRequest
     ) -> web.StreamResponse:
         sent = web.StreamResponse(headers={**self._headers, "Content-Type": found.media_type})
         if found.key.isascii() and found.key.isprintable():
@@ -95,7 +109,8 @@ class CdxRoute:
                 if piece:
                     await sent.write(piece)
                     request[MORE_TIME]()
-                piece = await self._in_thread(lambda: next(pieces, None), request)
+                    self._pace.charge(_PIECE)
+                piece = await self._in_thread(lambda: next(pieces, None), turn, request)
             await sent.write_eof()
         except (ArchiveError, OSError):
             # The client sees that the answer is not whole.
@@ -103,11 +118,36 @@ class CdxRoute:
                 request.transport.abort()
         return sent
 
-    async def _in_thread(self, act: Callable[[], _T], request: web.BaseRequest) -> _T:
-        """Return what a thread does; the client waits as long as it takes."""
+    async def _hold(self, request: web.BaseRequest) -> None:
+        """Let a client that is refused wait: one that asked again at once would keep the loop
+        busy."""
+        if not self._is_limited or self._refused >= _REFUSED_MAX:
+            return
+        self._refused += 1
+        try:
+            request[MORE_TIME]()
+            await asyncio.sleep(_LOOK)
+        finally:
+            self._refused -= 1
+
+    async def _rest(self, request: web.BaseRequest) -> None:
+        """Rest for what was done before. A request is charged later: its client may go first."""
+        left = self._pace.charge(0.0)
+        while left > 0.0:
+            await asyncio.sleep(min(left, _LOOK))
+            left -= _LOOK
+            request[MORE_TIME]()
+
+    async def _in_thread(self, act: Callable[[], _T], turn: Turn, request: web.BaseRequest) -> _T:
+        """Return what a thread does in a turn; the client waits as long as it takes."""
+
+        def work() -> _T:
+            with turn.working():
+                return act()
+
         if self._threads is None:
             self._threads = ThreadPoolExecutor(ANSWERS_MAX, thread_name_prefix="cdx")
-        doing = asyncio.get_running_loop().run_in_executor(self._threads, act)
+        doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
         # If the client goes first, nobody asks how it ended.
         doing.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:

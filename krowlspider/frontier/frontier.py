@@ -355,7 +355,7 @@ class Frontier:
         The pages' records must be durable before its ``write``. After it, call `end_commit`.
         """
         self.schedule.deferral.advance_round()
-        self.schedule.orders.release()
+        self.schedule.orders.advance()
         acknowledged, self._acknowledged = self._acknowledged, []
         batch = self.store.batch(sync=True)
         counted: Counter[str] = Counter()

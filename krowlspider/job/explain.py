@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
+from krowlspider.archive.cdxj import REVISIT
 from krowlspider.errors import counted, duration
 from krowlspider.frontier.admin.view import LOOKED_AT, Reason
 from krowlspider.frontier.entry import Entry, entry_of
@@ -491,7 +492,9 @@ def _fetched(captures: Iterable[IndexLine]) -> str:
     last = max(captures, key=lambda each: each.timestamp)
     stamp = last.timestamp
     when = f"{stamp[:4]}-{stamp[4:6]}-{stamp[6:8]} {stamp[8:10]}:{stamp[10:12]}:{stamp[12:]}Z"
-    what = ", ".join(
-        part for part in (f"status {last.status}" * bool(last.status), last.mime) if part
-    )
+    kind = last.mime
+    if kind == REVISIT:
+        is_unmodified = last.status == "304"
+        kind = "not modified" if is_unmodified else "with the same body as an earlier record"
+    what = ", ".join(part for part in (f"status {last.status}" * bool(last.status), kind) if part)
     return f"It was fetched at {when}: {what}, in {last.filename}."

@@ -54,12 +54,15 @@ def progress(
     seconds: float,
     queued: int,
     is_paused: bool = False,
+    since: float = 0.0,
+    wait: float = 0.0,
 ) -> str:
     """Return how many pages of how many are done, and the time until the first limit is reached.
 
     The time is estimated from the average rate in ``seconds``, and left out while there is none.
-    While the crawl is paused, has nothing ``queued`` or waits for its last requests, only a limit
-    of seconds has an end.
+    It counts down while no page ends: ``since`` are the seconds since the last one ended, and
+    ``wait`` those until the next request may be sent. While the crawl is paused, has nothing
+    ``queued`` or waits for its last requests, only a limit of seconds has an end.
     """
     text = (
         f"{pages:,} of {counted(limits.pages, 'page')}" if limits.pages else counted(pages, "page")
@@ -67,7 +70,7 @@ def progress(
     if limits.answers:
         text += f", {answers:,} of {counted(limits.answers, 'answer')}"
     left = [
-        seconds / count * max(0, limit - count)
+        max((seconds - since) / count * max(0, limit - count) - since, wait)
         for count, limit in ((pages, limits.pages), (answers, limits.answers))
         if limit and count and queued and not (is_paused or limits.last)
     ]

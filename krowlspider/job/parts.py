@@ -68,6 +68,12 @@ def warc_folder(settings: BaseSettings, folder: Path) -> Path:
     return Path(chosen) if chosen else folder / "warc"
 
 
+def process_warc_folder(settings: BaseSettings, folder: Path) -> Path:
+    """Return the folder of the WARC files of the process of `scrapy node` that has a job folder."""
+    chosen = warc_folder(settings, folder)
+    return chosen / folder.name if settings["KROWL_WARC_DIR"] else chosen
+
+
 def seen_set(settings: BaseSettings, folder: JobFolder, store: LevelStore) -> SeenSet:
     """Return the URLs seen by the crawl in a job folder, whose store is open."""
     return SeenSet(

@@ -124,6 +124,8 @@ class Progress:
         self._started = now
         # Time, and pages done, at the last status line; with URLs queued, in the last minute.
         self._last: tuple[float, int] = (now, 0)
+        # When the number of pages done was last seen to change, and the number.
+        self._done: tuple[float, int] = (now, 0)
         self._began = time.monotonic()
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
         # Why the crawl ended, when, and what was counted then.
@@ -190,6 +192,11 @@ class Progress:
         frontier = self._job.frontier
         queued, due = frontier.queued - frontier.deferred_queued, frontier.schedule.count_due()
         paused = pause_reason(self._crawl)
+        due_at = frontier.schedule.next_due() if queued and not due and not in_flight else None
+        # No host is due before the pauses of people end.
+        held = due_at is not None and due_at >= PUT_OFF_ELSEWHERE
+        if counted["done"] != self._done[1]:
+            self._done = now, counted["done"]
         return {
             "time": time.time(),
             "so_far": progress(
@@ -198,7 +205,9 @@ class Progress:
                 answers=self._stats.get_value("response_received_count", 0),
                 seconds=now - self._started,
                 queued=queued,
-                is_paused=bool(paused),
+                is_paused=bool(paused) or held,
+                since=now - self._done[0],
+                wait=0.0 if due_at is None else max(0.0, due_at - frontier.now()),
             ),
             **counters_of(counted, frontier.counters),
             "paused": paused,
@@ -206,7 +215,7 @@ class Progress:
             "done": counted["done"],
             "fetched": fetched_in(counted),
             "queued": queued,
-            "held": bool(queued) and not due and not in_flight and self._are_all_held(),
+            "held": held,
             "deferred": frontier.deferred_queued,
             "hosts": frontier.schedule.host_count,
             "due": due,
@@ -215,12 +224,6 @@ class Progress:
             "dropped": sum(by_last_part(counted, "dropped/").values()),
             "archive_mb": round(self._job.archive.stats.bytes_written / _MB, 4),
         }
-
-    def _are_all_held(self) -> bool:
-        """Return whether no host is due before the pauses of people end."""
-        frontier = self._job.frontier
-        due = frontier.schedule.next_due()
-        return due is not None and due >= PUT_OFF_ELSEWHERE
 
     def end(self, reason: str, now: float) -> None:
         """Leave the last figures in the job folder: the crawl has ended for a reason."""

@@ -85,6 +85,7 @@ class Figures:
         self._began: dict[str, float] = {}
         # As of `Progress`.
         self._recent: deque[tuple[float, int, int]] = deque(maxlen=RECENT)
+        self._done: tuple[float, int] = (0.0, 0)
 
     def died(self, process: str) -> None:
         """Take the last figures of a process that has died."""
@@ -147,6 +148,8 @@ class Figures:
         since, before, _ = self._recent[max(0, len(self._recent) - RATE_OVER)]
         if seconds > since:
             total["pages_per_second"] = (done - before) / (seconds - since)
+        if done != self._done[1]:
+            self._done = seconds, done
         so_far = progress(
             limits,
             pages=done,
@@ -154,6 +157,7 @@ class Figures:
             seconds=seconds,
             queued=total["queued"],
             is_paused=bool(paused),
+            since=seconds - self._done[0],
         )
         if not paused and (left := until_empty(list(self._recent))):
             so_far += f", queue empty in {duration(left)} at this rate"

@@ -24,6 +24,7 @@ from krowlspider.job.limits import CrawlLimits
 from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
 from krowlspider.job.monitoring.hangup import Hangup
 from krowlspider.job.monitoring.page_server import Servers, shown
+from krowlspider.job.parts import process_warc_folder
 from krowlspider.job.report import seeds_of_all
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, Served, exit_code, reason
 from krowlspider.node.processes import LOG, Child, PrivateRedis, ProcessRegister, Relay, find_redis
@@ -34,7 +35,6 @@ from krowlspider.node.tree import (
     check_reserved,
     ids,
     process_folders,
-    process_warc_folder,
     processes,
 )
 from krowlspider.rpc.options import Options, check_before_start
@@ -108,6 +108,7 @@ class Serving:
 
     def _page(self, token: str, settings: Settings) -> Mapping[str, Route]:
         from krowlspider.cdx.archives import Archives  # noqa: PLC0415
+        from krowlspider.cdx.pace import SHARE_OF_CRAWL  # noqa: PLC0415
         from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
         from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
         from krowlspider.views.live_page import HEADERS  # noqa: PLC0415
@@ -118,7 +119,8 @@ class Serving:
             path = self._crawl.tree.path
             folders = {*process_folders(path), *(path / name for name in self._crawl.processes)}
             warcs = [process_warc_folder(settings, each) for each in sorted(folders)]
-            made |= CdxRoute(Archives(warcs), HEADERS).routes()
+            share = SHARE_OF_CRAWL * len(self._crawl.processes)
+            made |= CdxRoute(Archives(warcs), HEADERS, share).routes()
         if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415
 

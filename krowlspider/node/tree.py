@@ -21,7 +21,7 @@ from krowlspider.job.folder import REGISTER, JobFolder, JobInUseError, holder_of
 from krowlspider.job.monitoring.access import CONTROL_TOKEN, METRICS, PAGE
 from krowlspider.job.monitoring.disk_guard import memory_to_be_had
 from krowlspider.job.monitoring.page_server import CONTROL_HOST
-from krowlspider.job.parts import MEMORY_SHARE, warc_folder
+from krowlspider.job.parts import MEMORY_SHARE, process_warc_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,12 +46,6 @@ def ids(count: int) -> list[str]:
 
 def processes(count: int) -> str:
     return counted(count, "process")
-
-
-def process_warc_folder(settings: BaseSettings, folder: Path) -> Path:
-    """Return the folder of the WARC files of the process that has this job folder."""
-    chosen = warc_folder(settings, folder)
-    return chosen / folder.name if settings["KROWL_WARC_DIR"] else chosen
 
 
 def number_of(process: str) -> int:

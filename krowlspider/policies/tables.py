@@ -80,9 +80,10 @@ def unread(columns: Sequence[str]) -> list[str]:
 
 
 def _name(values: Mapping[str, object]) -> str:
-    """Return what a row is called: its name, or what it covers."""
+    """Return what a row is called in one line: its name, or what it covers."""
     names = (values.get(key) for key in ("name", *_COVERS))
-    return next((str(name) for name in names if name), "")
+    name = next((str(name) for name in names if name), "")
+    return " ".join("".join(each if each.isprintable() else " " for each in name).split())
 
 
 def _sheet(values: Mapping[str, object]) -> str:
@@ -99,6 +100,9 @@ def _sheet(values: Mapping[str, object]) -> str:
     for column, value in values.items():
         if value is None or (column not in KEYS and column not in ALIASES):
             continue
+        kind = type(value).__name__
+        if not isinstance(value, (str, int, float, Decimal, list, dict)):
+            raise ValueError(f"{column} is of the type {kind}: give a text or a number")  # noqa: TRY004
         for key, found in _keys(column, value):
             if key in keys:
                 raise ValueError(f"{column} says {key} a second time: leave one of them NULL")
@@ -120,8 +124,8 @@ def _keys(column: str, value: Any) -> list[tuple[str, object]]:
             value = int(value)
     if names[0] in _LISTS:
         value = _list(value)
-    if names[0] == "headers" and isinstance(value, str):
-        value = json.loads(value)
+    if names[0] == "headers":
+        value = _headers(value)
     return [(name, value) for name in names]
 
 
@@ -133,6 +137,17 @@ def _list(value: object) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         raise ValueError(f"{str(value)[:80]!r} must be a text or a list of texts")
     return value
+
+
+def _headers(value: object) -> dict[str, str]:
+    """Return the headers of an object of JSON, as the database gives it or as text."""
+    try:
+        found = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(each, str) for each in found.values()):
+        raise ValueError('headers is no JSON object of texts, such as {"Accept": "text/html"}')
+    return found
 
 
 def _json_list(text: str) -> list[str] | None:

@@ -102,7 +102,8 @@ class Command(Program):
             raise KrowlError(f"{opts.table} has more than {ROWS_MAX:,} rows: give a view of fewer")
         text = sheets_of(columns, rows, opts.table, self.settings.getfloat("KROWL_DELAY_MIN"))
         if others := unread(columns):
-            say(f"not read: {', '.join(others)}; docs/policies.md has the keys of a sheet")
+            names = " ".join(", ".join(others).split())
+            say(f"not read: {names}; docs/policies.md has the keys of a sheet")
         with written(opts.output) as file:
             file.write(text)
         say(f"{counted(len(rows), 'sheet')} of {opts.table}")

@@ -44,12 +44,14 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
             raise
     except SettingsError as error:
         raise SettingsError(str(error).replace("KROWL_GRPC=", "--serve ")) from error
-    ticks = service.start(f"{options.place[0]}:{port}")
+    host = options.place[0]
+    listens = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    ticks = service.start(listens)
     await shell.set_ready(is_ready=True)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    say(f"URLFrontier of {jobdir} at {options.place[0]}:{port}; stop it with Ctrl-C")
+    say(f"URLFrontier of {jobdir} at {listens}; stop it with Ctrl-C")
     signalled = asyncio.create_task(stopped.wait())
     await asyncio.wait([signalled, ticks], return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()

@@ -33,7 +33,7 @@ from krowlspider.sql.live import Files, Frontier
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
 from krowlspider.sql.running import Limits, Run
 from krowlspider.sql.statement import STATEMENT_MAX, checked
-from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, names_in
+from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, SUMS
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -65,10 +65,10 @@ class Command(Program):
     def long_desc(self) -> str:
         return (
             "Ask crawls in SQL (DuckDB), while they run too. Tables of the archive are those of"
-            f" `scrapy catalogue`: {', '.join(TABLES)}. Tables of the frontier, as it is now:"
-            f' {", ".join(LIVE)}. FETCH is a word of SQL: write "fetch", or capture. SHOW TABLES'
-            " and DESCRIBE TABLE say more. Instead of a JOBDIR, the folder of a catalogue will do."
-            " - reads the SQL from standard input. Nothing is changed."
+            f" `scrapy catalogue`: {', '.join([*TABLES, *SUMS])}. Tables of the frontier, as it is"
+            f' now: {", ".join(LIVE)}. FETCH is a word of SQL: write "fetch", or capture. SHOW'
+            " TABLES and DESCRIBE TABLE say more. Instead of a JOBDIR, the folder of a catalogue"
+            " will do. - reads the SQL from standard input. Nothing is changed."
         )
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
@@ -102,7 +102,8 @@ class Command(Program):
         paths, text, kind = self._checked(args, opts)
         limits = Limits(opts.timeout, opts.memory * 1_000_000)
         statement = checked(text, SCHEMAS)
-        tables = frozenset(ALIASES.get(each, each) for each in statement.tables)
+        made_of = {**ALIASES, **SUMS}
+        tables = frozenset(made_of.get(each, each) for each in statement.tables)
         validate(offline(self.settings))
         need("pyarrow", "sql")
         begun = time.monotonic()
@@ -112,9 +113,8 @@ class Command(Program):
             scratch = Path(made)
             frontier = self._frontier(paths, tables & LIVE.keys(), scratch, end)
             connection = database(limits.memory, scratch, catalogue, frontier)
-            columns = {each: names_in(each) for each in sorted(statement.tables)}
             used = time.monotonic() - begun
-            self._query = Run(connection, text, limits, columns, used)
+            self._query = Run(connection, text, limits, statement.tables, used)
             with _output(kind, opts.output) as output:
                 self._query.each(output.begin, output.write)
                 output.end()

@@ -38,8 +38,8 @@ from krowlspider.config.validation import offline, validate
 from krowlspider.errors import JobError, KrowlError, counted, scrapy_with
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.job.commits import read_synced
-from krowlspider.job.folder import JobFolder
-from krowlspider.job.parts import warc_folder
+from krowlspider.job.folder import JobFolder, processes_in, tree_of
+from krowlspider.job.parts import process_warc_folder, warc_folder
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 from krowlspider.programs.warc_serve import HOST, PORT, serve
 from krowlspider.views import captures
@@ -116,7 +116,11 @@ class Command(Program):
 
     def long_desc(self) -> str:
         lines = [f"  scrapy warc {word} {_WORDS[word]}\n      {_DOES[word]}" for word in _WORDS]
-        return "\n".join([*lines, "Instead of a JOBDIR, a folder of WARC files will do."])
+        lines.append("Instead of a JOBDIR, a folder of WARC files will do.")
+        lines.append(
+            "Of scrapy node, replay and serve take the JOBDIR; the others, a process (p1)."
+        )
+        return "\n".join(lines)
 
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
@@ -373,7 +377,7 @@ class Command(Program):
         self._complain_of_damage([*damaged, *packed.damaged])
 
     def _replay(self, names: list[str], _: argparse.Namespace) -> None:
-        folders = [self._folder(name) for name in names]
+        folders = [each for each in self._folders(names) if each.is_dir()]
         wayback = find_wayback(map(Path, names))
         if wayback is None:
             venv = quote(f"{names[0]}/replay")
@@ -394,13 +398,14 @@ class Command(Program):
             raise KrowlError(f"pywb ended with exit code {process.returncode}")
 
     def _serve(self, names: list[str], opts: argparse.Namespace) -> None:
-        folders = [self._folder(name) for name in names]
+        folders = self._folders(names)
         port = opts.port or str(PORT)
         if not re.fullmatch("[0-9]{1,5}", port) or int(port) > _PORT_MAX:
             raise KrowlError(f"--port {port}: give 1 to {_PORT_MAX}, or 0 for a free one")
-        damaged = [each for folder in folders for each in _index_missing(folder)[1]]
+        there = [each for each in folders if each.is_dir()]
+        damaged = [each for folder in there for each in _index_missing(folder)[1]]
         self._complain_of_damage(damaged)
-        self._complain_of_other_forms(0, *folders)
+        self._complain_of_other_forms(0, *there)
 
         def listens(url: str) -> None:
             self.say(f"{counted(len(folders), 'folder')} at {url}/cdx (Ctrl-C ends it)")
@@ -450,6 +455,12 @@ class Command(Program):
     def _folder(self, name: str) -> Path:
         return folder_of(self.settings, name)
 
+    def _folders(self, names: list[str]) -> list[Path]:
+        """Return the folders of WARC files of JOBDIRs, each once; in that of `scrapy node` each
+        process has one, which need not be there yet."""
+        found = (each for name in names for each in folders_of(self.settings, name))
+        return list(dict.fromkeys(found))
+
     def _complain_of_damage(self, damaged: list[tuple[Path, RecordError]]) -> None:
         """Name each damaged stretch once; only whole records could be read."""
         for text in dict.fromkeys(f"{warc} is damaged {error}" for warc, error in damaged):
@@ -471,11 +482,16 @@ def folder_of(settings: Settings, name: str) -> Path:
     """Return the folder of WARC files of a JOBDIR, or ``name`` if it has WARC files or indexes, or
     its folder ``warc``.
 
-    :raises KrowlError: there are no WARC files
+    :raises KrowlError: there are no WARC files, or those of several processes
     """
     path = Path(name)
+    if processes := processes_in(path):
+        raise KrowlError(
+            f"{name} is the crawl of {counted(len(processes), 'process')}: give the folder of one,"
+            f" such as {processes[0].path}"
+        )
     with suppress(JobError):
-        folder = warc_folder(settings, JobFolder.existing(name).path)
+        folder = _warc_folder(settings, JobFolder.existing(name).path)
         if not folder.is_dir():
             raise KrowlError(f"{path} has no WARC files yet: there is no {folder}")
         return folder
@@ -486,6 +502,25 @@ def folder_of(settings: Settings, name: str) -> Path:
     raise KrowlError(
         f"{name} is neither a crawl's folder nor one of WARC files: give the JOBDIR of a crawl"
     )
+
+
+def folders_of(settings: Settings, name: str) -> list[Path]:
+    """Return the folder as `folder_of`; of the JOBDIR of `scrapy node` those of all processes.
+
+    :raises KrowlError: there are no WARC files
+    """
+    processes = processes_in(Path(name))
+    if not processes:
+        return [folder_of(settings, name)]
+    found = [process_warc_folder(settings, each.path) for each in processes]
+    if not any(each.is_dir() for each in found):
+        raise KrowlError(f"{name} has no WARC files yet: there is no {found[0]}")
+    return found
+
+
+def _warc_folder(settings: Settings, folder: Path) -> Path:
+    tree = tree_of(folder)
+    return (warc_folder if tree is None else process_warc_folder)(settings, folder)
 
 
 def files_without_index(folder: Path) -> str:

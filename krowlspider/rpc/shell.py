@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 # Bytes of a message, in each direction.
 MESSAGE_MAX = 4 * 1024 * 1024
-# Calls that run at a time, and those of them that are streams. A few more may be read.
-CALLS_MAX = 32
-STREAMS_MAX = 16
+# Calls of a kind that run at a time: streams that the client too keeps open, other streams, and
+# calls that are none. So clients that keep streams open do not keep others out. A few more may be
+# read.
+CALLS_MAX = 16
 _READ_MAX = 64
 # Connections, and calls at a time on one of them.
 _CONNECTIONS_MAX = 64
@@ -130,7 +131,7 @@ def _guard(grpc: Any, token: bytes, counts: Counter[str]) -> Any:
 
     class Guard(grpc.aio.ServerInterceptor):
         def __init__(self) -> None:
-            self._running: Counter[str] = Counter()
+            self._running: Counter[tuple[bool, bool]] = Counter()
 
         async def intercept_service(
             self, continuation: Callable[[Any], Awaitable[Handler]], call: Any
@@ -142,11 +143,10 @@ def _guard(grpc: Any, token: bytes, counts: Counter[str]) -> Any:
             handler = await continuation(call)
             if handler is None:
                 return None
-            kind = "stream" if handler.response_streaming else "unary"
-            most = STREAMS_MAX if kind == "stream" else CALLS_MAX - STREAMS_MAX
-            if self._running[kind] >= most:
+            kind = handler.request_streaming, handler.response_streaming
+            if self._running[kind] >= CALLS_MAX:
                 counts["limit"] += 1
-                why = f"{most} calls of this kind run already: try again later"
+                why = f"{CALLS_MAX} calls of this kind run already: try again later"
                 return _refusal(grpc, grpc.StatusCode.RESOURCE_EXHAUSTED, why)
             self._running[kind] += 1
             return _bounded(grpc, handler, counts, partial(self._end, kind))
@@ -156,7 +156,7 @@ def _guard(grpc: Any, token: bytes, counts: Counter[str]) -> Any:
             kind, _, text = str(given).partition(" ")
             return kind.lower() == "bearer" and compare_digest(text.strip().encode(), token)
 
-        def _end(self, kind: str) -> None:
+        def _end(self, kind: tuple[bool, bool]) -> None:
             self._running[kind] -= 1
 
     return Guard()

@@ -6,11 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.catalogue.columns import TABLES
+from krowlspider.catalogue.migrations import view
 from krowlspider.errors import KrowlError, need
 from krowlspider.sql.tables import (
     ALIASES,
     LIVE,
     MACROS,
+    SUMS,
     columns_of,
     empty,
     name,
@@ -86,6 +88,7 @@ def _statements(
             yield f"CREATE VIEW {name(table)} AS {of_files(table)}"
         else:
             yield f"CREATE VIEW {name(table)} AS {empty(columns_of(table))}"
+    yield from map(view, SUMS)
     for alias, table in ALIASES.items():
         yield f"CREATE VIEW {name(alias)} AS SELECT * FROM {name(table)}"
     yield 'CREATE VIEW ccindex.ccindex AS SELECT * FROM main."fetch"'

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import KrowlError, data_size, duration, need
 from krowlspider.sql.statement import plain
+from krowlspider.sql.tables import name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable
 
 # Rows of a batch, and batches that wait to be written.
 _BATCH = 2048
@@ -61,15 +62,14 @@ class Run:
         connection: Any,
         text: str,
         limits: Limits,
-        columns: Mapping[str, Sequence[str]] | None = None,
+        tables: Iterable[str] = (),
         used: float = 0.0,
     ):
-        """``columns`` has those of each table of the query, for errors; ``used`` are seconds of
-        the limit that are over."""
+        """``tables`` are those of the query, and ``used`` seconds of the limit that are over."""
         self._connection = connection
         self._text = text
         self._limits = limits
-        self._columns = columns or {}
+        self._tables = sorted(tables)
         self._ready: Queue[Any] = Queue(_WAITING)
         self._stopping = Event()
         self._used = used
@@ -118,10 +118,13 @@ class Run:
             return self._too_much()
         said = plain(error, self._text)
         if _NO_COLUMN.search(said):
-            said += "".join(
-                f"; {table} has {', '.join(names)}" for table, names in self._columns.items()
-            )
+            said += "".join(map(self._columns, self._tables))
         return KrowlError(said)
+
+    def _columns(self, table: str) -> str:
+        """Return what columns a table has, as the end of a message."""
+        found = self._connection.execute(f"DESCRIBE {name(table)}").fetchall()
+        return f"; {table} has {', '.join(row[0] for row in found)}"
 
     def _too_much(self) -> KrowlError:
         return KrowlError(

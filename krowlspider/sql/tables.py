@@ -88,8 +88,7 @@ PARTS = {
 }
 # What else names a table: FETCH is a word of SQL.
 ALIASES = {"capture": "fetch", "ccindex": "fetch"}
-_ALL = frozenset({*TABLES, *LIVE, *ALIASES})
-SCHEMAS = Schemas({"": _ALL, "main": _ALL, "ccindex": frozenset({"ccindex"})})
+
 
 _TYPES = {
     "text": "VARCHAR",
@@ -108,20 +107,15 @@ MACROS = (
     "url_extract_path(url) AS regexp_extract(url, '^[a-z][a-z0-9+.-]*://[^/?#]*([^?#]*)', 1)",
     "url_extract_host(url) AS regexp_extract(url, '^[a-z][a-z0-9+.-]*://([^/?#:]*)', 1)",
 )
-_COUNTS = ("fetches", "successes", "redirects", "client_errors", "server_errors", "revisits")
-# Tables that have a row a WARC file: what they are of, and what adds up.
-_SUMMED = {"host": ("host", (*_COUNTS, "bytes")), "page": ("url", ("fetches",))}
+# Views of the catalogue's databases over rows of single WARC files, and the tables of those.
+SUMS = {"host": "host_by_file", "page": "page_by_file"}
+_ALL = frozenset({*TABLES, *SUMS, *LIVE, *ALIASES})
+SCHEMAS = Schemas({"": _ALL, "main": _ALL, "ccindex": frozenset({"ccindex"})})
 
 
 def columns_of(table: str) -> tuple[Column, ...]:
     """Return the columns of a table of the catalogue, with those that are in paths."""
     return (*TABLES[table], *PARTITIONS[table])
-
-
-def names_in(table: str) -> list[str]:
-    """Return the names of the columns of any table that a query may name."""
-    table = ALIASES.get(table, table)
-    return [each.name for each in LIVE.get(table) or columns_of(table)]
 
 
 def quoted(text: str) -> str:
@@ -141,28 +135,9 @@ def empty(columns: tuple[Column, ...]) -> str:
 
 
 def of_files(table: str) -> str:
-    """Return the query of a table of the catalogue over its rows, ``files.TABLE``.
-
-    A host and a page have a row in each WARC file: the latest one tells, and counts add up.
-    """
-    columns = [each.name for each in columns_of(table)]
-    if table not in _SUMMED:
-        return f"SELECT {', '.join(map(name, columns))} FROM files.{name(table)}"
-    key, sums = _SUMMED[table]
-    made = {"crawl": "crawl", key: name(key)}
-    made |= {each: f"sum({each})::BIGINT" for each in sums}
-    made |= {"first_fetch": "min(first_fetch)", "last_fetch": "max(last_fetch)"}
-    latest = [each for each in columns if each not in made]
-    packed = ", ".join(f"{name(each)} := {name(each)}" for each in latest)
-    made |= {each: f"_latest.{name(each)}" for each in latest}
-    inner = ", ".join(
-        f"{what} AS {name(each)}" for each, what in made.items() if not what.startswith("_latest")
-    )
-    return (
-        f"SELECT {', '.join(name(each) if each not in latest else made[each] for each in columns)}"
-        f" FROM (SELECT {inner}, arg_max(struct_pack({packed}), last_fetch) AS _latest"
-        f" FROM files.{name(table)} GROUP BY crawl, {name(key)})"
-    )
+    """Return the query of a table of the catalogue over its rows, ``files.TABLE``."""
+    columns = ", ".join(name(each.name) for each in columns_of(table))
+    return f"SELECT {columns} FROM files.{name(table)}"
 
 
 def of_frontier(table: str) -> str:

@@ -31,7 +31,7 @@ TYPES = {
     "boolean": "boolean",
     "timestamp": "timestamp with time zone",
 }
-VIEWS = ("latest_page", "latest_robots", "host_total", "host_error", "host_speed", "seed_total")
+VIEWS = ("page", "latest_robots", "host", "host_error", "host_speed", "seed_total")
 
 
 def test_columns_of_the_tables_are_those_of_the_rows(postgresql: Server) -> None:
@@ -69,8 +69,8 @@ def test_a_database_gets_what_it_lacks() -> None:
     [
         (["page"], [], [], "x has a table page that scrapy catalogue has not made: rename it"),
         ([OWN], ["id", "number", "name"], [], "x has a table migration that"),
-        (["host_total"], [], [], "x has a table host_total that"),
-        ([OWN, "latest_page"], OWN_COLUMNS, [(1, "0001_tables")], "has a table latest_page that"),
+        (["host_error"], [], [], "x has a table host_error that"),
+        ([OWN, "seed_total"], OWN_COLUMNS, [(1, "0001_tables")], "has a table seed_total that"),
         (
             [OWN],
             OWN_COLUMNS,
@@ -100,8 +100,8 @@ def test_a_foreign_table_of_our_name_stays_as_it_is(postgresql: Server, tmp_path
     # Beside one in another schema, ours is made.
     ask("foreign", "ALTER TABLE krowl.host RENAME TO their_host")
     with closing(database(url, ALL, pytest.fail)) as sink:
-        ask("foreign", "CREATE TABLE krowl.staged_page ()")
-        sink.write("a", made_rows("a", 1, ("page",)))
+        ask("foreign", "CREATE TABLE krowl.staged_page_by_file ()")
+        sink.write("a", made_rows("a", 1, ("page_by_file",)))
     assert ask("foreign", "SELECT * FROM public.host, krowl.their_host") == [("theirs", "theirs")]
 
     path = tmp_path / "foreign.db"

@@ -84,12 +84,31 @@ def test_equal_keys_keep_their_order_beyond_a_batch(tmp_path: Path):
     assert numbers == [*range(0, count, 2), *range(1, count, 2)]
 
 
+def test_a_damaged_marker_is_none(tmp_path: Path, warc: Path):
+    folder = tmp_path / "catalogue"
+    write(folder, warc, "first")
+    marker = folder / "_done" / warc.name
+    whole = marker.read_bytes()
+    for damaged in (b"", whole[:-3], b"[]", b"\xff"):
+        marker.write_bytes(damaged)
+        target = sink(folder)
+        assert target.done() == set()
+        target.close()
+    # A marker that is removed beside a process that follows has the file made again.
+    marker.write_bytes(whole)
+    target = sink(folder)
+    assert target.done() == {warc.name}
+    marker.unlink()
+    assert target.done() == set()
+    target.close()
+
+
 def test_a_file_is_done_with_its_marker_only(tmp_path: Path, warc: Path):
     """What a killed process left is replaced, in other partitions too."""
     folder = tmp_path / "catalogue"
     write(folder, warc, "first")
     (folder / "_done" / warc.name).unlink()
-    left = next(folder.glob("page/crawl=first/*.parquet"))
+    left = next(folder.glob("page_by_file/crawl=first/*.parquet"))
     draft = left.with_name(f"{left.name}.1234.new")
     draft.write_bytes(b"half")
     target = sink(folder)
@@ -104,7 +123,7 @@ def test_a_file_is_done_with_its_marker_only(tmp_path: Path, warc: Path):
 
 def test_nothing_is_written_of_rows_that_raise(tmp_path: Path):
     def broken() -> Iterator[tuple[str, Row]]:
-        yield "page", {"url_surtkey": "a", "crawl": "c"}
+        yield "page_by_file", {"url_surtkey": "a", "crawl": "c"}
         raise OSError("gone")
 
     target = sink(tmp_path / "catalogue")

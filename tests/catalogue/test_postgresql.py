@@ -161,7 +161,8 @@ def test_only_what_waiting_may_mend_is_tried_again(
             name,
             "CREATE FUNCTION krowl.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
             f" RAISE EXCEPTION '{error}' USING ERRCODE = '{state}'; END $$;"
-            " CREATE TRIGGER fail BEFORE INSERT ON krowl.page EXECUTE FUNCTION krowl.fail()",
+            " CREATE TRIGGER fail BEFORE INSERT ON krowl.page_by_file"
+            " EXECUTE FUNCTION krowl.fail()",
         )
         if is_tried_again:
             sink.write(FILES[0], made_rows(FILES[0], 2))
@@ -266,14 +267,15 @@ def test_a_database_in_another_encoding_is_refused(postgresql: support.Server) -
 def test_a_url_too_long_for_an_index_is_left_out_and_told(
     postgresql: support.Server, name: str
 ) -> None:
-    ((_, row),) = made_rows(FILES[0], 1, ("page",))
+    ((_, row),) = made_rows(FILES[0], 1, ("page_by_file",))
     lines: list[str] = []
     with closing(database(postgresql.make(name), ALL, lines.append)) as sink:
         # Random letters, as PostgreSQL compresses keys.
         text = "https://a.example/" + os.urandom(URL_MAX).hex()
         longest = row | {"url": text[:URL_MAX]}
-        sink.write(FILES[0], [("page", longest), ("page", row | {"url": text[: URL_MAX + 1]})])
-    assert postgresql.ask(name, "SELECT url FROM krowl.page") == [(text[:URL_MAX],)]
+        too_long = row | {"url": text[: URL_MAX + 1]}
+        sink.write(FILES[0], [("page_by_file", longest), ("page_by_file", too_long)])
+    assert postgresql.ask(name, "SELECT url FROM krowl.page_by_file") == [(text[:URL_MAX],)]
     (line,) = lines
     assert line.startswith(f"{FILES[0]}: left out of PostgreSQL at 127.0.0.1:")
     assert line.endswith(": 1 row with a URL too long for an index")

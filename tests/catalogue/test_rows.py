@@ -206,7 +206,7 @@ def test_hosts_add_up(tmp_path: Path):
         fetch("https://a.test/no", b"4", status=b"404 Not Found", minute=2),
     ]
     [warc] = archived(tmp_path, made)
-    found = {row["host"]: row for row in rows(warc, "host")["host"]}
+    found = {row["host"]: row for row in rows(warc, "host_by_file")["host_by_file"]}
     lines = list(map(parse, index_path(warc).read_bytes().splitlines()))
     assert found.keys() == {"a.test", "a.test:8080"}
     host = found["a.test"]
@@ -220,7 +220,7 @@ def test_pages_have_their_last_state_and_latest_body(tmp_path: Path):
     second = fetch(URL, b"<title>New</title>", minute=1)
     gone = fetch(URL, b"gone", minute=2, status=b"404 Not Found")
     [warc] = archived(tmp_path, [first, note(first, ("hop", "S")), second, gone])
-    [page] = rows(warc, "page")["page"]
+    [page] = rows(warc, "page_by_file")["page_by_file"]
     assert (page["status"], page["fetches"], page["title"]) == (404, 3, "New")
     assert page["record_id"] == second.identity.strip("<>")
     assert page["digest"] == digest(b"<title>New</title>").removeprefix("sha1:")

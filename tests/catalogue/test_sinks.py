@@ -191,7 +191,7 @@ def test_what_is_no_text_becomes_replacement_characters(kept: Kept) -> None:
 
 
 def test_a_file_is_done_again_for_further_tables(kept: Kept) -> None:
-    few, rows = frozenset({"fetch", "host"}), list(made_rows(FILE, 5))
+    few, rows = frozenset({"fetch", "host_by_file"}), list(made_rows(FILE, 5))
     with closing(kept.open(few)) as sink:
         sink.write(FILE, [each for each in rows if each[0] in few])
         assert sink.done() == {FILE}

@@ -60,11 +60,11 @@ def test_views_answer_an_operator(
 ) -> None:
     kept = sink_in(kind, request, tmp_path)
     scrapy("catalogue", archive(tmp_path / "warc"), "--to", kept.url)
-    assert kept.ask("SELECT url, status, fetches, title FROM latest_page ORDER BY url") == [
+    assert kept.ask("SELECT url, status, fetches, title FROM page ORDER BY url") == [
         ("http://example.org/", 200, 2, "second"),
-        ("https://b.example.com:8443/x?y=1", 404, 2, None),
+        ("https://b.example.com:8443/x?y=1", 404, 2, "b"),
     ]
-    hosts = "SELECT host, fetches, successes, client_errors FROM host_total ORDER BY host"
+    hosts = "SELECT host, fetches, successes, client_errors FROM host ORDER BY host"
     assert kept.ask(hosts) == [("b.example.com:8443", 2, 1, 1), ("example.org", 3, 3, 0)]
     errors = "SELECT url_host_name, fetch_status, fetches, example FROM host_error"
     assert kept.ask(errors) == [("b.example.com", 404, 1, "https://b.example.com:8443/x?y=1")]

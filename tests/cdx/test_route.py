@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import threading
+import time
 import zlib
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -34,15 +35,19 @@ CORS = {"Access-Control-Allow-Origin": "https://replay.test"}
 
 @asynccontextmanager
 async def serving(
-    archives: Archives, headers: Mapping[str, str] = CORS, time_limit: float = LONG
+    archives: Archives,
+    headers: Mapping[str, str] = CORS,
+    time_limit: float = LONG,
+    share: float = 1.0,
+    clients_max: int = 64,
 ) -> AsyncIterator[int]:
     """Serve on the loop of the test; yield the port."""
     listening = socket.create_server(("127.0.0.1", 0))
     listening.setblocking(False)
     routes = WithFiles(
-        CdxRoute(archives, headers).routes(), archives.folders, "https://replay.test"
+        CdxRoute(archives, headers, share).routes(), archives.folders, "https://replay.test"
     )
-    endpoint = Endpoint(routes, time_limit, lambda _: None, HostNames(), 64)
+    endpoint = Endpoint(routes, time_limit, lambda _: None, HostNames(), clients_max)
     await endpoint.listen(listening)
     try:
         async with asyncio.timeout(LONG):
@@ -102,6 +107,8 @@ async def test_long_answer_comes_whole_and_compressed_if_asked_so(tmp_path: Path
     ("target", "message"),
     [
         ("/cdx", "give one of url= and urlkey="),
+        ("/cdx?url=%20", "url= is empty: give a URL"),
+        ("/cdx?url=*", "url= is empty: give a URL"),
         ("/cdx?url=a.test&filter=~url:(a%2B)%2B$", "filter=~url:(a+)+$: the expression could"),
         ("/cdx?url=a.test&output=%0d%0aX-Evil:1", "output=\r\nX-Evil:1 not supported"),
         ("/outbackcdx?url=a.test&filter=x", "filter=x: give a field"),
@@ -180,6 +187,40 @@ async def test_one_answer_more_than_the_limit_is_refused(tmp_path: Path):
         for each in asked:
             assert (await each)[1].startswith(b"test,h00001)/ ")
         assert (await said(port, target))[0].startswith("HTTP/1.1 200")
+
+
+async def test_flood_of_short_queries_takes_its_share(tmp_path: Path):
+    """At a running crawl, whatever is asked: a wrong query is the shortest one."""
+    answers, begun, share = 0, time.monotonic(), 0.03
+
+    async def flood(port: int) -> None:
+        nonlocal answers
+        while time.monotonic() < begun + 1:
+            head, _ = await said(port, "/cdx?url=a.test&limit=-1")
+            assert head.startswith("HTTP/1.1 400")
+            answers += 1
+
+    async with serving(archive(tmp_path, 10), share=share, clients_max=8) as port:
+        await asyncio.gather(*(flood(port) for _ in range(6)))
+    assert answers * 0.0005 < 0.06 + share * (time.monotonic() - begun)
+
+
+async def test_refused_clients_wait_and_keep_their_connections(tmp_path: Path):
+    """At a running crawl, so that those that ask again at once are no flood."""
+    archives, target = Blocked(archive(tmp_path, 10).folders[0]), "/cdx?url=h00001.test"
+    async with serving(archives, share=0.03, clients_max=8) as port:
+        asked = []
+        for at in range(ANSWERS_MAX):
+            asked.append(asyncio.create_task(said(port, target)))
+            await until(lambda at=at: archives.begun > at)
+        begun = time.monotonic()
+        more = [asyncio.create_task(said(port, target)) for _ in range(8)]
+        for each in more:
+            assert (await each)[0].startswith("HTTP/1.1 503")
+        assert time.monotonic() - begun > 0.9
+        archives.released.set()
+        for each in asked:
+            assert (await each)[0].startswith("HTTP/1.1 200")
 
 
 async def test_work_ends_when_the_client_goes(tmp_path: Path):

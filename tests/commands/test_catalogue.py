@@ -42,7 +42,7 @@ def test_it_says_what_it_wrote(tmp_path: Path):
     assert b"1 file, 4 rows" in scrapy("catalogue", job / "warc", "--links").stdout
     assert len(list(job.glob("catalogue/fetch/*/*/*.parquet"))) == 1
     scrapy("catalogue", job, "-o", tmp_path / "other", "--crawl", "CC MAIN/1")
-    assert [path.name for path in tmp_path.glob("other/host/*")] == ["crawl=CC MAIN%2F1"]
+    assert [path.name for path in tmp_path.glob("other/host_by_file/*")] == ["crawl=CC MAIN%2F1"]
 
 
 def test_changes_are_those_of_scrapy_changes(tmp_path: Path):
@@ -107,6 +107,8 @@ def test_bad_input_is_one_line(tmp_path: Path):
     assert "is neither a crawl's folder" in said(tmp_path / "missing", code=2)
     assert "is a file: give a folder with -o" in said(warcs, "-o", tmp_path / "file", code=2)
     assert "is no catalogue: give a new folder" in said(warcs, "-o", tmp_path, code=2)
+    assert "give a path of a file" in said(warcs, "--to", f"sqlite:///{tmp_path}/no/x", code=2)
+    assert "too long for a folder: give --crawl" in said(warcs, "--crawl", "é" * 41, code=2)
     assert said(warcs, "--crawl", " ", code=2) == "--crawl needs a name, such as autumn-2026"
 
 

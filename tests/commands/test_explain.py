@@ -73,6 +73,18 @@ def test_a_stopped_crawl_explains_each_url(stopped: Any) -> None:
     assert ask(jobdir, "ftp://a.test/x", code=2)["state"] == "invalid"
 
 
+def test_a_page_that_is_a_revisit_is_told_as_one(tmp_path: Path) -> None:
+    """Its index line has no media type: neither where the body was there, nor after a 304."""
+    unmodified = {"path": "/304", "status": 304, "headers": {"ETag": '"1"'}}
+    with SimulatedWeb(spec=[SPEC[0], unmodified, page("^/.*$", "same")]) as web:
+        seeds = [web.url(HOST, path) for path in ("/1", "/2", "/304")]
+        jobdir = crawl_of(web, tmp_path, seeds).run().jobdir
+        told = [ask(jobdir, seed)["why"].partition(": ")[2] for seed in seeds]
+    assert told[0].startswith("status 200, text/html, in ")
+    assert told[1].startswith("status 200, with the same body as an earlier record, in ")
+    assert "warc/revisit" not in told[2]
+
+
 def test_a_permission_in_a_sheet_is_known(stopped: Any, tmp_path: Path) -> None:
     jobdir, url = stopped
     sheet = 'match = ["host:a.test"]\nrobots = "override"\npermission = "a letter"'

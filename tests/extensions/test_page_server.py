@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import uvloop
+from aiohttp import web
 from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.job.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
 from krowlspider.job.monitoring.access import HostNames
-from krowlspider.job.monitoring.endpoint import Endpoint, Events, metrics_route
+from krowlspider.job.monitoring.endpoint import MORE_TIME, Endpoint, Events, metrics_route
 from krowlspider.job.monitoring.page_server import PageServer, Place, Recent
 
 if TYPE_CHECKING:
@@ -153,6 +154,25 @@ async def test_turns_of_the_loop_are_short_while_a_client_waits() -> None:
         await said_to(port, ASK)
         writer.transport.abort()
     assert seen == [AT_MOST, FOR_CLIENTS]
+
+
+async def test_turns_are_long_while_a_long_answer_is_made() -> None:
+    """A client that is given more time is not waited for: short turns cost the crawl CPU."""
+    turns, seen = LoopTurns(), []
+
+    def long_answer(request: web.BaseRequest) -> web.Response:
+        seen.append(turns.at_once)
+        request[MORE_TIME]()
+        seen.append(turns.at_once)
+        return web.Response()
+
+    endpoint = Endpoint({"/long": long_answer}, LONG, turns.serve, HostNames())
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        await endpoint.listen(listening)
+        await said_to(listening.getsockname()[1], ASK.replace(b"metrics", b"long"))
+        endpoint.close()
+    assert seen == [FOR_CLIENTS, AT_MOST]
 
 
 async def test_turns_are_short_from_the_accept_on() -> None:

@@ -160,6 +160,56 @@ def test_a_crawl_that_ends_counts_its_requests_and_seconds() -> None:
     assert (last.stop_text(), last.limit_text()) == ("stopping", "")
 
 
+@pytest.mark.parametrize(
+    ("since", "wait", "left"),
+    [(0.0, 0.0, "4.0 s left"), (1.0, 0.0, "3.0 s left"), (1.0, 9.0, "9.0 s left"), (5.0, 0.0, "")],
+)
+def test_time_left_counts_down_while_no_page_ends(since: float, wait: float, left: str) -> None:
+    """It is the wait of the hosts at least. A rate that falls with each second would add time."""
+    text = progress(
+        CrawlLimits(pages=20),
+        pages=12,
+        answers=0,
+        seconds=6 + since,
+        queued=9,
+        since=since,
+        wait=wait,
+    )
+    assert text == ", ".join(part for part in ("12 of 20 pages", left) if part)
+
+
+@pytest.mark.parametrize(
+    ("due", "lefts"),
+    [
+        (161.0, ["10.0 s left", "51.0 s left", "41.0 s left", "1.0 s left", "26.6 s left"]),
+        (PUT_OFF_HERE, ["10.0 s left", "", "", "", ""]),
+    ],
+)
+def test_the_status_line_knows_when_a_host_is_due(due: float, lefts: list[str]) -> None:
+    """And that hosts which a person holds have no such time."""
+    stats, job, schedule = Mock(), Mock(is_paused=False, full=None), Mock(host_count=2)
+    stats.get_value.return_value = 0
+    job.outages.is_out = job.memory.keeps_out = False
+    job.frontier.queued, job.frontier.deferred_queued, job.frontier.schedule = 5, 0, schedule
+    job.frontier.counters, job.archive.stats.bytes_written = Counter(), 0
+    schedule.next_due.return_value, schedule.count_due.return_value = due, 0
+    measure = Mock()
+    crawl = Progress(Crawl(job, None), stats, measure, 100.0, CrawlLimits(20))
+    found = []
+    # Some pages end at the last look only. The clock of the job is another one.
+    for now, done, in_flight in (
+        (110, 10, 1),
+        (111, 10, 0),
+        (121, 10, 0),
+        (161, 10, 0),
+        (162, 14, 0),
+    ):
+        measure.return_value = Counter(done=done), in_flight
+        job.frontier.now.return_value = min(now - 1.0, 160.0)
+        found.append(crawl.live_line(float(now)).partition(" | ")[0].partition("pages")[2][2:])
+    assert found == lefts
+
+
 def test_without_a_page_no_time_is_estimated() -> None:
     assert progress(CrawlLimits(pages=9), pages=0, answers=0, seconds=1, queued=9) == "0 of 9 pages"
     # Its last request hangs: the rate says nothing of when it ends.

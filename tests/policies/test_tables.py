@@ -93,7 +93,10 @@ def test_columns_of_ferrocrawl_are_read() -> None:
         ({"match": "example.org", "include": "("}, "t row example.org: include = "),
         ({"match": "example.org", "include": [1]}, "'[1]' must be a text or a list of texts"),
         ({"match": "example.org", "delay": 3, "crawl_delay_ms": 3000}, "delay a second time"),
-        ({"match": "example.org", "headers": "x"}, "t row example.org: "),
+        ({"match": "example.org", "headers": "x"}, "t row example.org: headers is no JSON object"),
+        ({"match": "example.org", "headers": '{"A": null}'}, "headers is no JSON object of texts"),
+        ({"match": "example.org", "delay": b"3"}, "t row example.org: delay is of the type bytes"),
+        ({"name": "a\nb\0c", "match": "", "depth": 1}, "t row a b c: it covers no site"),
         ({"match": "example.org", "robots": "override"}, "t row example.org: robots"),
     ],
 )

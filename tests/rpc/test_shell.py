@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from krowlspider.errors import SettingsError
 from krowlspider.rpc import shell
 from krowlspider.rpc.options import Options
-from krowlspider.rpc.shell import MESSAGE_MAX, STREAMS_MAX, Shell
+from krowlspider.rpc.shell import CALLS_MAX, MESSAGE_MAX, Shell
 
 grpc = pytest.importorskip("grpc.aio") and pytest.importorskip("grpc")
 health_pb2 = pytest.importorskip("grpc_health.v1.health_pb2")
@@ -89,8 +89,8 @@ async def check_calls() -> None:
         large = b"x" * (MESSAGE_MAX + 1)
         assert await code_of(call(large, metadata=ACCESS)) is Code.RESOURCE_EXHAUSTED
         assert await code_of(call(b"slow", metadata=ACCESS)) is Code.DEADLINE_EXCEEDED
-        streams = [stream(b"", metadata=ACCESS) for _ in range(STREAMS_MAX)]
-        assert [await each.read() for each in streams] == [b"x"] * STREAMS_MAX
+        streams = [stream(b"", metadata=ACCESS) for _ in range(CALLS_MAX)]
+        assert [await each.read() for each in streams] == [b"x"] * CALLS_MAX
         assert await code_of(stream(b"", metadata=ACCESS).read()) is Code.RESOURCE_EXHAUSTED
         # They have room of their own beside the streams.
         assert await call(b"x", metadata=ACCESS) == b"x"

@@ -41,12 +41,13 @@ def test_each_table_has_its_columns_without_a_file_too(tmp_path: Path):
 def test_a_page_is_what_its_latest_fetch_found(tmp_path: Path):
     page = {"url": "http://a.test/", "fetches": 2}
     put(
-        tmp_path, "page", "1", page | {"status": 200, "title": "Old", "tag": "t", "fetches": 3,
+        tmp_path, "page_by_file", "1",
+        page | {"status": 200, "title": "Old", "tag": "t", "fetches": 3,
         "first_fetch": minute(1), "last_fetch": minute(4)},
         {"url": "http://b.test/", "status": 200, "fetches": 1},
     )  # fmt: skip
     put(
-        tmp_path, "page", "2",
+        tmp_path, "page_by_file", "2",
         page | {"status": 404, "first_fetch": minute(5), "last_fetch": minute(9)},
     )  # fmt: skip
     assert ask(
@@ -59,9 +60,31 @@ def test_a_page_is_what_its_latest_fetch_found(tmp_path: Path):
     ]
 
 
+def test_a_body_that_did_not_change_keeps_its_title_and_time(tmp_path: Path):
+    """Revisits have no title, answers of 304 and 404 no digest."""
+    page = {"url": "http://a.test/", "fetches": 1}
+    found = [
+        ("one", "First", 1),
+        ("two", "Second", 2),
+        ("one", "First", 3),
+        ("one", None, 4),
+        (None, None, 5),
+    ]
+    for digest, title, at in found:
+        state = {"status": 200 if digest else 404, "digest": digest, "title": title}
+        times = dict.fromkeys(("first_fetch", "last_fetch"), minute(at))
+        body = {"last_change": minute(at) if digest else None, "record_id": str(at)}
+        put(tmp_path, "page_by_file", str(at), page | state | times | body)
+    assert ask(
+        tmp_path,
+        "SELECT status, digest, title, minute(last_change), record_id, fetches FROM page",
+    ) == [(404, "one", "First", 3, "4", 5)]
+    assert ask(tmp_path, "SELECT count(*) FROM page_by_file") == [(5,)]
+
+
 def test_the_counts_of_a_host_add_up(tmp_path: Path):
-    put(tmp_path, "host", "1", {"host": "a.test", "fetches": 3, "bytes": 2**40})
-    put(tmp_path, "host", "2", {"host": "a.test", "fetches": 4, "bytes": 1})
+    put(tmp_path, "host_by_file", "1", {"host": "a.test", "fetches": 3, "bytes": 2**40})
+    put(tmp_path, "host_by_file", "2", {"host": "a.test", "fetches": 4, "bytes": 1})
     assert ask(tmp_path, "SELECT host, fetches, bytes FROM host") == [("a.test", 7, 2**40 + 1)]
 
 
@@ -122,7 +145,7 @@ def test_a_crawl_has_the_name_that_its_catalogue_has(tmp_path: Path):
     jobdir.mkdir()
     assert crawl_of(jobdir) == "job"
     put(jobdir / "catalogue", "robots", "1", {}, crawl="CC 2026%2Fx")
-    put(jobdir / "catalogue", "host", "1", {}, crawl="CC 2026%2Fx")
+    put(jobdir / "catalogue", "sitemap", "1", {}, crawl="CC 2026%2Fx")
     assert crawl_of(jobdir) == "CC 2026/x"
     put(jobdir / "catalogue", "robots", "2", {}, crawl="other")
     assert crawl_of(jobdir) == "job"

@@ -11,7 +11,7 @@ import pytest
 from krowlspider.errors import KrowlError
 from krowlspider.sql.database import database
 from krowlspider.sql.running import Limits, Run, resident
-from krowlspider.sql.tables import names_in
+from krowlspider.sql.tables import LIVE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,9 +91,9 @@ def test_an_error_names_the_column_and_its_place():
     ],
 )
 def test_an_unknown_column_is_told_those_of_the_tables(text: str, tmp_path: Path):
-    columns = names_in("queue")
+    columns = [each.name for each in LIVE["queue"]]
     with database(64_000_000, tmp_path, {}, {}) as connection:
-        query = Run(connection, text, Limits(20.0, 100_000_000), {"queue": columns})
+        query = Run(connection, text, Limits(20.0, 100_000_000), {"queue"})
         with pytest.raises(KrowlError) as refused:
             query.each(lambda _: None, lambda _: None)
     assert str(refused.value).endswith(f"; queue has {', '.join(columns)}")

@@ -35,7 +35,7 @@ def tables(catalogue: Path) -> dict[str, list[tuple[object, ...]]]:
         name: duckdb.sql(
             f"select * from read_parquet('{catalogue}/{name}/**/*.parquet') order by all"
         ).fetchall()
-        for name in ("fetch", "host", "page", "robots")
+        for name in ("fetch", "host_by_file", "page_by_file", "robots")
     }
 
 

@@ -68,7 +68,7 @@ def test_a_crawl_does_not_notice_its_database(
     scrapy(*command[3:])
     parquet = sink_in("parquet", request, tmp_path)
     scrapy("catalogue", jobdir, "-o", tmp_path / "catalogue")
-    for table in ("fetch", "host", "page", "robots"):
+    for table in ("fetch", "host_by_file", "page_by_file", "robots"):
         rows = parquet.read(table)
         assert rows
         assert sorted(kept.read(table), key=repr) == sorted(rows, key=repr)

@@ -62,7 +62,7 @@ CREATE TABLE "fetch" (
 );
 
 -- One row a host and WARC file: counts add up.
-CREATE TABLE host (
+CREATE TABLE host_by_file (
     host text NOT NULL,
     host_reversed text,
     domain text,
@@ -160,7 +160,7 @@ CREATE TABLE change (
 );
 
 -- One row a URL and WARC file: the state that the last fetch in the file found.
-CREATE TABLE page (
+CREATE TABLE page_by_file (
     url_surtkey text NOT NULL,
     url text NOT NULL,
     url_host_name text NOT NULL,
@@ -181,8 +181,8 @@ CREATE TABLE page (
 );
 
 -- What holds for single sites, written by people: `scrapy krowl policies` makes sheets of it. A
--- column
--- has the name of a key of a sheet; columns of further keys may be added. NULL: the setting holds.
+-- column has the name of a key of a sheet; columns of further keys may be added. NULL: the setting
+-- holds.
 CREATE TABLE policy (
     name text NOT NULL PRIMARY KEY,
     match text NOT NULL,

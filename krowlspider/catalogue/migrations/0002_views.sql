@@ -1,19 +1,42 @@
 -- Views for operators. PostgreSQL and SQLite take the same text.
 
--- The latest state of each URL.
-CREATE VIEW latest_page AS
-SELECT url, url_host_name, url_host_registered_domain, status, first_seen AS first_fetch,
-    last_fetch, latest_change AS last_change, all_fetches AS fetches, digest, seed, tag, title,
-    record_id, warc_filename, crawl
+-- The state of each URL in a crawl. Rows of files are counted from the newest one. The body is that
+-- of the newest row with a digest; it holds since the last row with another one.
+CREATE VIEW page AS
+SELECT min(url_surtkey) AS url_surtkey, url, min(url_host_name) AS url_host_name,
+    max(CASE WHEN place = 1 THEN url_host_registered_domain END) AS url_host_registered_domain,
+    max(CASE WHEN place = 1 THEN status END) AS status,
+    min(first_fetch) AS first_fetch, max(last_fetch) AS last_fetch,
+    min(CASE WHEN digest = body AND place < coalesce(place_of_other, place + 1)
+        THEN last_change END) AS last_change,
+    CAST(sum(fetches) AS bigint) AS fetches,
+    max(body) AS digest,
+    max(CASE WHEN place = 1 THEN seed END) AS seed,
+    max(CASE WHEN place = 1 THEN tag END) AS tag,
+    max(CASE WHEN digest = body OR (body IS NULL AND place = 1) THEN title END) AS title,
+    max(CASE WHEN place = coalesce(place_of_body, 1) THEN record_id END) AS record_id,
+    max(CASE WHEN place = coalesce(place_of_body, 1) THEN warc_filename END) AS warc_filename,
+    crawl
 FROM (
-    SELECT page.*,
-        row_number() OVER (PARTITION BY url ORDER BY last_fetch DESC, warc_filename DESC) AS place,
-        min(first_fetch) OVER (PARTITION BY url) AS first_seen,
-        max(last_change) OVER (PARTITION BY url) AS latest_change,
-        CAST(sum(fetches) OVER (PARTITION BY url) AS bigint) AS all_fetches
-    FROM page
-) AS states
-WHERE place = 1;
+    SELECT states.*,
+        min(CASE WHEN digest = body THEN place END) OVER (PARTITION BY crawl, url)
+            AS place_of_body,
+        min(CASE WHEN digest <> body THEN place END) OVER (PARTITION BY crawl, url)
+            AS place_of_other
+    FROM (
+        SELECT page_by_file.*,
+            row_number() OVER (
+                PARTITION BY crawl, url ORDER BY last_fetch DESC, warc_filename DESC
+            ) AS place,
+            first_value(digest) OVER (
+                PARTITION BY crawl, url
+                ORDER BY CASE WHEN digest IS NULL THEN 1 ELSE 0 END, last_fetch DESC,
+                    warc_filename DESC
+            ) AS body
+        FROM page_by_file
+    ) AS states
+) AS bodies
+GROUP BY crawl, url;
 
 -- The latest robots.txt of each host.
 CREATE VIEW latest_robots AS
@@ -26,9 +49,9 @@ FROM (
 ) AS copies
 WHERE place = 1;
 
--- Fetches of each host, by what came of them.
-CREATE VIEW host_total AS
-SELECT host, min(domain) AS domain,
+-- Fetches of each host in a crawl, by what came of them.
+CREATE VIEW host AS
+SELECT host, min(host_reversed) AS host_reversed, min(domain) AS domain, min(tld) AS tld,
     CAST(sum(fetches) AS bigint) AS fetches,
     CAST(sum(successes) AS bigint) AS successes,
     CAST(sum(redirects) AS bigint) AS redirects,
@@ -36,9 +59,10 @@ SELECT host, min(domain) AS domain,
     CAST(sum(server_errors) AS bigint) AS server_errors,
     CAST(sum(revisits) AS bigint) AS revisits,
     CAST(sum(bytes) AS bigint) AS bytes,
-    min(first_fetch) AS first_fetch, max(last_fetch) AS last_fetch
-FROM host
-GROUP BY host;
+    min(first_fetch) AS first_fetch, max(last_fetch) AS last_fetch,
+    crawl
+FROM host_by_file
+GROUP BY crawl, host;
 
 -- Answers of 400 and above, by host and status.
 CREATE VIEW host_error AS

@@ -51,6 +51,12 @@ MIGRATIONS = _read()
 NAMES = frozenset({OWN}).union(*(each.makes for each in MIGRATIONS))
 
 
+def view(name: str) -> str:
+    """Return the statement that makes a view."""
+    made = (text for each in MIGRATIONS for text in each.statements)
+    return next(text for text in made if text.startswith(f"CREATE VIEW {name} AS"))
+
+
 def pending(
     place: str, there: Iterable[str], columns: Sequence[str], applied: Sequence[tuple[int, str]]
 ) -> tuple[Migration, ...]:

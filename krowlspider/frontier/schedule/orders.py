@@ -3,7 +3,7 @@
 `StandingOrders` keeps them in the store. Each is of a name, a name at one port, or a rule of
 `block_rule`, whether the frontier knows a host of it or not. All nodes of a cluster have the same
 ones: of two for one rule, the later one holds. So an order that has ended is kept too, for nodes
-that come back.
+that come back. A block may have a time at which it ends by itself.
 
 `Orders` has those in force. A host that a pause or a block covers is put off when its time comes:
 it gets a due time that never comes, so no later pop looks at it. While no pause or block is in
@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import islice
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -54,7 +55,8 @@ class OrderError(KrowlError):
 class StandingOrder(NamedTuple):
     """An order of a ``kind``, given at ``stamp``, in microseconds of the clock of its node.
 
-    ``note`` says who gave it, and when. ``seconds`` are those of a delay.
+    ``note`` says who gave it, and when. ``seconds`` are those of a delay. Of a block, they are the
+    time of the job clock after which it ends; 0 for a block without an end.
     """
 
     kind: str
@@ -257,6 +259,7 @@ class Orders:
         self.blocks = rules_in(standing.in_force(BLOCK))
         self.pauses = rules_in(standing.in_force(PAUSE))
         self.is_holding = bool(self.blocks.rules or self.pauses.rules)
+        self._next_end = self._first_end()
         # The rules that have ended and whose hosts go on, and the key of the heap up to which hosts
         # were released; None if none is to be released.
         self._ended = Blocks()
@@ -302,7 +305,20 @@ class Orders:
             rules[order.rule] = order.note
             changed = not was_there
         self.is_holding = bool(self.blocks.rules or self.pauses.rules)
+        self._next_end = self._first_end()
         return changed
+
+    def advance(self) -> None:
+        """End the blocks whose time is over, and let some hosts go on whose orders have ended."""
+        if self._now() > self._next_end:
+            for order in self.standing.in_force(BLOCK).values():
+                if 0 < order.seconds < self._now():
+                    self.take(order._replace(stamp=order.stamp + 1, ended=True))
+        self.release()
+
+    def _first_end(self) -> float:
+        blocks = self.standing.in_force(BLOCK).values()
+        return min((order.seconds for order in blocks if order.seconds), default=inf)
 
     # --- holding hosts back ---
 

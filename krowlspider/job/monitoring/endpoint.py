@@ -114,7 +114,7 @@ class Endpoint(web.Server):
         self._clients_max = clients_max
         self._time_limit = time_limit
         self._server: asyncio.Server | None = None
-        # Open connections, the oldest first, and those that send a long file.
+        # Open connections, the oldest first, and those with a long answer or a long file.
         self._clients: dict[web.RequestHandler, asyncio.Transport] = {}
         self._senders: dict[web.RequestHandler, asyncio.Transport] = {}
         self._limits: dict[web.RequestHandler, asyncio.TimerHandle] = {}
@@ -158,7 +158,8 @@ class Endpoint(web.Server):
         self._count()
 
     def _give_time(self, handler: web.RequestHandler) -> None:
-        """Let a client that sends a long file take another ``time_limit``."""
+        """Let a client of a long answer take another ``time_limit``. It does not wait any more: the
+        crawl goes on as if nobody watched."""
         if (limit := self._limits.get(handler)) is None or handler.transport is None:
             return
         limit.cancel()
@@ -166,6 +167,7 @@ class Endpoint(web.Server):
         self._limits[handler] = loop.call_later(self._time_limit, handler.transport.abort)
         if (client := self._clients.pop(handler, None)) is not None:
             self._senders[handler] = client
+            self._count()
 
     def _count(self) -> None:
         self._on_clients(self._waiting)

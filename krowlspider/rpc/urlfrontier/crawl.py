@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace as changed
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
@@ -21,7 +21,7 @@ from krowlspider.frontier.limits import SessionLimits
 from krowlspider.frontier.moves.transfer import give_up
 from krowlspider.frontier.pages.row import read_row
 from krowlspider.frontier.pages.rows import PageRows
-from krowlspider.frontier.schedule.orders import DELAY
+from krowlspider.frontier.schedule.orders import BLOCK, DELAY
 from krowlspider.frontier.seen import FilterFile
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import (
@@ -34,7 +34,7 @@ from krowlspider.frontier.store.store import (
 )
 from krowlspider.job.folder import SNAPSHOT
 from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
-from krowlspider.rpc.urlfrontier.intake import Intake, Report, Status
+from krowlspider.rpc.urlfrontier.intake import TIME_MAX, Intake, Report, Status
 from krowlspider.rpc.urlfrontier.leases import DELETED, Leases
 from krowlspider.rpc.urlfrontier.records import (
     CrawlState,
@@ -46,6 +46,7 @@ from krowlspider.rpc.urlfrontier.records import (
     items_prefix,
 )
 from krowlspider.urls.canonical import IdentityHasher, host_of, normalise, queued_max
+from krowlspider.urls.seeds import block_rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -229,25 +230,36 @@ class ServedCrawl:
         self.frontier.schedule.orders.delays.change_policy("minimum", least)
 
     def block(self, name: str, until: float) -> None:
-        """Send no URL of a queue until a time, in epoch seconds; 0 ends that."""
-        queue = self.ledger.queue(name)
-        self._change(name, replace(queue, blocked_until=until))
+        """Send no URL of a queue until a time, in epoch seconds; a time in the past ends that. It
+        is a block as at the console; one of a person, which has no end, stays.
+
+        :raises OrderError: there are too many blocks
+        """
+        orders, until = self.frontier.schedule.orders, min(until, TIME_MAX)
+        rule = name
+        with suppress(ValueError):
+            rule = block_rule(f"http://{name}/")
+        before = orders.standing.in_force(BLOCK).get(rule)
+        if before is not None and not before.seconds:
+            return
+        left = until - self._wall()
+        if before is None and left < 0:
+            return
+        note = f"by URLFrontier, until {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(until))}"
+        end = self.frontier.schedule.now() + left
+        orders.take(orders.made(BLOCK, rule, note, 0 if left < 0 else end, ended=left < 0))
+        self.commit()
 
     def limit(self, name: str, most: int) -> bool:
         """Send no URL of a queue once so many are done, 0 for no limit. Return False if there is
         no such queue."""
         queue = self.ledger.known_queue(name)
-        if queue is not None:
-            self._change(name, replace(queue, limit=most))
-        return queue is not None
-
-    def _change(self, name: str, queue: QueueState) -> None:
-        before = self.ledger.queue(name)
-        self.ledger.put_queue(name, queue)
+        if queue is None:
+            return False
+        self.ledger.put_queue(name, replace(queue, limit=most))
         self.ledger.write(sync=True)
-        now = self._wall()
-        if before.limit != queue.limit or (before.blocked_until > now >= queue.blocked_until):
-            self._leases.let_go_on(self.frontier.schedule.cache.get(name))
+        self._leases.let_go_on(self.frontier.schedule.cache.get(name))
+        return True
 
     # --- removing ---
 
@@ -326,11 +338,12 @@ class ServedCrawl:
         return Figures(active, queue.leased, queue.done, 1, int(active > 0))
 
     def queue_names(self, *, include_inactive: bool) -> Iterator[str]:
-        """Yield the queues by name. An inactive one is blocked, or has no URL that is not done."""
-        now = self._wall()
+        """Yield the queues by name. An inactive one is blocked or paused, or has no URL that is not
+        done."""
+        holder_of = self.frontier.schedule.orders.holder_of
         for name, queue in self.ledger.queues():
             if include_inactive or (
-                queue.blocked_until < now and (queue.scheduled or self._has_entries(name))
+                holder_of(name) is None and (queue.scheduled or self._has_entries(name))
             ):
                 yield name
 

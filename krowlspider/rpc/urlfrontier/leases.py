@@ -35,8 +35,6 @@ _LOOKS = 1000
 _DUE_MAX = 10_000
 # Seconds until a queue that is held back is looked at again, unless what holds it ends.
 _HELD = 3600.0
-# Most seconds until a blocked queue is looked at again.
-_BLOCKED = 86_400.0
 # Reasons of entries that are dropped: a client has reported the URL already, or deleted it.
 _REPORTED, DELETED = "recrawled", "operator"
 
@@ -100,10 +98,8 @@ class Leases:
             host = schedule.pop_named(name) if name else schedule.pop()
             if host is None:
                 return
-            queue, now = self._ledger.queue(host.name), self._wall()
-            if queue.blocked_until > now:
-                schedule.give_back(host, min(queue.blocked_until - now, _BLOCKED))
-            elif queue.leased or (queue.limit and queue.done >= queue.limit):
+            queue = self._ledger.queue(host.name)
+            if queue.leased or (queue.limit and queue.done >= queue.limit):
                 # Clients have its URLs since before the last start, or its limit is reached.
                 schedule.give_back(host, _HELD)
             else:
@@ -252,7 +248,7 @@ class Leases:
             self._frontier.schedule.release(host, rule.of(host.name).delay(host.rate))
 
     def let_go_on(self, host: Host) -> None:
-        """Make a host due after its delay whose block has ended, or whose limit has changed."""
+        """Make a host due after its delay: its old leases have ended, or its limit has changed."""
         schedule = self._frontier.schedule
         if host.state not in (SCHEDULED, IDLE) or host.is_put_off:
             return

@@ -63,13 +63,12 @@ class Item(Struct, array_like=True, frozen=True):
 
 
 class QueueState(Struct, array_like=True, frozen=True):
-    """A queue: its URLs by phase, how many may be done (0: no limit), the end of its block."""
+    """A queue: its URLs by phase, and how many may be done (0: no limit)."""
 
     leased: int = 0
     scheduled: int = 0
     done: int = 0
     limit: int = 0
-    blocked_until: float = 0.0
 
 
 class CrawlState(Struct, array_like=True, frozen=True):

@@ -24,7 +24,8 @@ from krowlspider.rpc.generated import urlfrontier_pb2 as messages
 from krowlspider.rpc.generated.urlfrontier_pb2_grpc import URLFrontierServicer
 from krowlspider.rpc.urlfrontier.crawls import DEFAULT
 from krowlspider.rpc.urlfrontier.records import Item, Phase
-from krowlspider.rpc.urlfrontier.streams import Budget, acks, batch_acks
+from krowlspider.rpc.urlfrontier.streams import Budget, StreamError, acks, batch_acks
+from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.seeds import ordered_host
 
 if TYPE_CHECKING:
@@ -119,8 +120,13 @@ class Service(URLFrontierServicer):
             return ""
         try:
             return ordered_host(key)
-        except ValueError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, f"key: {error}")
+        except ValueError:
+            # What is no host for people may be one of a URL: http://a..example/
+            url = normalise(f"http://{key}/")
+            if url is not None and host_of(url) == key:
+                return key
+        why = f"key {key[:80]!r} is not a host: give a key as GetURLs and ListQueues return it"
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
         raise AssertionError
 
     async def _crawl(self, crawl_id: str, context: Any) -> ServedCrawl | None:
@@ -140,16 +146,23 @@ class Service(URLFrontierServicer):
             yield _info(*leased)
 
     async def PutURLs(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        put = partial(self._run, self._crawls.put)
-        async with aclosing(acks(requests, put, self._budget)) as found:
-            async for ack in found:
-                yield ack
+        async for ack in self._acked(acks, requests, context):
+            yield ack
 
     async def PutDiscovered(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        async for ack in self._acked(batch_acks, requests, context):
+            yield ack
+
+    async def _acked(
+        self, answers: Callable[..., Any], requests: AsyncIterator[Any], context: Any
+    ) -> AsyncIterator[Any]:
         put = partial(self._run, self._crawls.put)
-        async with aclosing(batch_acks(requests, put, self._budget)) as found:
-            async for ack in found:
-                yield ack
+        try:
+            async with aclosing(answers(requests, put, self._budget)) as found:
+                async for ack in found:
+                    yield ack
+        except StreamError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
     # --- lists ---
 
@@ -269,8 +282,14 @@ class Service(URLFrontierServicer):
 
     async def SetLogLevel(self, request: Any, context: Any) -> Any:
         name = request.package
-        if name.partition(".")[0] != "krowlspider":
-            why = f"package {name[:200]!r}: give krowlspider, or a module of it"
+        # Others would be new loggers, which stay until the process ends.
+        is_known = name in logging.Logger.manager.loggerDict
+        if not is_known or name.partition(".")[0] != "krowlspider":
+            why = f"package {name[:200]!r}: give krowlspider, or a module of it that logs"
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
+        if request.level not in range(len(_LEVELS)):
+            names = ", ".join(messages.LogLevelParams.Level.keys())
+            why = f"level {request.level}: give one of {names}"
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, why)
         logging.getLogger(name).setLevel(_LEVELS[request.level])
         return messages.Empty()

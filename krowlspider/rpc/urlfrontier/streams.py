@@ -37,6 +37,10 @@ _END = None
 Given = tuple[str, Report] | None
 
 
+class StreamError(KrowlError):
+    """A message of a stream is none of its type."""
+
+
 class Budget:
     """Bytes that may wait in all streams together, and the ``streams`` that are open."""
 
@@ -115,6 +119,15 @@ class _Inbound:
                 self._held -= size
                 await self._budget.give(size)
 
+    async def check(self) -> None:
+        """Call it once `groups` has ended.
+
+        :raises StreamError: it ended at a message that cannot be read
+        """
+        await asyncio.wait([self._reading])
+        if not self._reading.cancelled() and (fault := self._reading.exception()) is not None:
+            raise StreamError(f"a message cannot be read: {fault}") from fault
+
     def end(self) -> None:
         self._reading.cancel()
 
@@ -135,6 +148,10 @@ async def _answers(
     budget: Budget,
     answer: Callable[[str, list[Status]], Any],
 ) -> AsyncGenerator[Any, None]:
+    """Yield the answers to the messages of a stream, in their order.
+
+    :raises StreamError: a message could not be read; those before it are answered
+    """
     inbound = _Inbound(requests, parse, budget)
     try:
         async for group in inbound.groups():
@@ -144,6 +161,7 @@ async def _answers(
                 yield answer(
                     name, [Status.SKIPPED if each is None else next(taken) for each in urls]
                 )
+        await inbound.check()
     finally:
         await inbound.close()
 

@@ -61,6 +61,28 @@ def test_a_block_covers_hosts_found_later_and_stands(world: World) -> None:
     assert sorted(fetched(world)) == [A, B, "http://d.dom.test/"]
 
 
+def test_a_block_ends_at_its_time_after_a_crash_too(world: World) -> None:
+    world.add(A, B, C)
+    for rule, seconds in (("a.dom.test", 100.0), ("b.dom.test", 200.0), ("c.other.test", 0.0)):
+        at = seconds and world.frontier.schedule.now() + seconds
+        give(world, "block", rule, at)
+    world.commit()
+    world.crash()
+    world.clocks.pass_(90.0)
+    world.commit()
+    assert fetched(world) == []
+    world.clocks.pass_(11.0)
+    world.commit()
+    assert list(orders(world).blocks.rules) == ["b.dom.test", "c.other.test"]
+    world.clocks.pass_(RULE.minimum)
+    assert fetched(world) == [A]
+    world.clocks.pass_(YEARS)
+    world.commit()
+    world.clocks.pass_(RULE.minimum)
+    assert fetched(world) == [B]
+    assert list(orders(world).standing.in_force("block")) == ["c.other.test"]
+
+
 def test_a_request_in_flight_ends_and_no_other_begins(world: World) -> None:
     world.add(A, A + "1")
     lease = world.pop()

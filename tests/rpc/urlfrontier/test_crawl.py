@@ -222,7 +222,12 @@ def test_delays_blocks_limits_and_the_pause_survive(tmp_path: Path, clock: Clock
         clock.move(2)
         assert urls(crawl) == [B]
         crawl.put(known(B))
-        clock.move(60)
+        clock.move(28)
+        crawl.tick()
+        assert urls(crawl) == []
+        clock.move(4)
+        crawl.tick()
+        clock.move(5)
         assert urls(crawl) == [OTHER]
         assert crawl.limit("a.example", 2)
         crawl.put(discovered(C))
@@ -279,6 +284,27 @@ def test_a_block_ends_by_an_order(tmp_path: Path, clock: Clock):
         crawl.block("a.example", 0)
         clock.move(5)
         assert urls(crawl) == [A]
+
+
+def test_a_client_does_not_end_the_block_of_a_person(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(A))
+        orders = crawl.frontier.schedule.orders
+        orders.take(orders.made("block", "a.example", "a person"))
+        for until in (clock.now + 10, 0):
+            crawl.block("a.example", until)
+            clock.move(60)
+            crawl.tick()
+            assert urls(crawl) == []
+        assert orders.blocks.rules == {"a.example": "a person"}
+        assert list(crawl.queue_names(include_inactive=False)) == []
+
+
+def test_a_block_of_a_domain_leaves_the_hosts_below_it(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered("http://example.org/", "http://www.example.org/"))
+        crawl.block("example.org", clock.now + 100)
+        assert urls(crawl) == ["http://www.example.org/"]
 
 
 @pytest.mark.parametrize(

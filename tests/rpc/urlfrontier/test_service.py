@@ -185,6 +185,14 @@ def test_each_call_answers(tmp_path: Path):
         (lambda stub: stub.GetStats(pb.QueueWithinCrawlParams(key="a b")), "INVALID_ARGUMENT"),
         (lambda stub: stub.SetLogLevel(pb.LogLevelParams(package="root")), "INVALID_ARGUMENT"),
         (
+            lambda stub: stub.SetLogLevel(pb.LogLevelParams(package="krowlspider.none")),
+            "INVALID_ARGUMENT",
+        ),
+        (
+            lambda stub: stub.SetLogLevel(pb.LogLevelParams(package="krowlspider.rpc", level=77)),
+            "INVALID_ARGUMENT",
+        ),
+        (
             lambda stub: list(stub.PutURLs(iter([discovered(f"http://a/{'x' * 100_000_000}")]))),
             "RESOURCE_EXHAUSTED",
         ),
@@ -195,6 +203,44 @@ def test_a_bad_call_is_refused(jobless: Served, call: Callable[[Any], object], c
         call(jobless.stub)
     assert caught.value.code().name == code
     assert jobless.put(discovered("http://ok.example/")) == [ACK.OK]
+
+
+def test_a_stream_ends_with_an_error_at_a_bad_message(jobless: Served):
+    """What was sent before it is acknowledged."""
+    good = discovered("http://good.example/").SerializeToString()
+    put = jobless.channel.stream_stream("/urlfrontier.URLFrontier/PutURLs")
+    call = put(iter([good, good.replace(b"good", b"\xff\xff\xff\xff"), good]), timeout=DEADLINE)
+    assert pb.AckMessage.FromString(next(call)).status == ACK.OK
+    with pytest.raises(grpc.RpcError, match="a message cannot be read"):
+        next(call)
+    assert call.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_open_streams_of_reports_keep_no_call_out(jobless: Served):
+    """Each updater of StormCrawler keeps one open, and its spouts ask meanwhile."""
+    more = threading.Event()
+
+    def items() -> Iterator[Any]:
+        yield discovered("http://held.example/")
+        more.wait(DEADLINE)
+
+    calls = [jobless.stub.PutURLs(items()) for _ in range(16)]
+    assert [next(call).status for call in calls] == [ACK.OK] * 16
+    asked = pb.GetParams(crawlID="DEFAULT", key="held.example")
+    assert len(list(jobless.stub.GetURLs(asked, timeout=DEADLINE))) == 1
+    more.set()
+    assert [list(call) for call in calls] == [[]] * 16
+
+
+def test_the_key_of_any_url_names_its_queue(jobless: Served):
+    """Also that of a name which no person would give in an order."""
+    assert jobless.put(discovered("http://a..odd.example/")) == [ACK.OK]
+    soon = int(time.time()) + 3600
+    jobless.stub.BlockQueueUntil(pb.BlockQueueParams(key="a..odd.example", time=soon))
+    asked = pb.GetParams(crawlID="DEFAULT", key="a..odd.example")
+    assert list(jobless.stub.GetURLs(asked, timeout=DEADLINE)) == []
+    gone = jobless.stub.DeleteQueue(pb.QueueWithinCrawlParams(key="a..odd.example"))
+    assert gone.value == 1
 
 
 @pytest.fixture(scope="module")
