@@ -27,7 +27,7 @@ from krowlspider.job.snapshots import COPY
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, read_lines, written
 from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
-from krowlspider.sql.catalogue import catalogue_in, files_of, missing
+from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of, missing
 from krowlspider.sql.database import database
 from krowlspider.sql.live import Files, Frontier
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
@@ -106,14 +106,15 @@ class Command(Program):
         tables = frozenset(made_of.get(each, each) for each in statement.tables)
         validate(offline(self.settings))
         need("pyarrow", "sql")
-        end = time.monotonic() + limits.seconds
+        begun = time.monotonic()
+        end = begun + limits.seconds
         catalogue = self._catalogue(paths, tables & TABLES.keys())
         with TemporaryDirectory(prefix="krowlspider-sql-") as made:
             scratch = Path(made)
             frontier = self._frontier(paths, tables & LIVE.keys(), scratch, end)
             connection = database(limits.memory, scratch, catalogue, frontier)
-            left = Limits(max(0.0, end - time.monotonic()), limits.memory)
-            self._query = Run(connection, text, left)
+            used = time.monotonic() - begun
+            self._query = Run(connection, text, limits, statement.tables, used)
             with _output(kind, opts.output) as output:
                 self._query.each(output.begin, output.write)
                 output.end()
@@ -183,7 +184,7 @@ class Command(Program):
             for folder in processes_in(path) or [JobFolder.existing(str(path))]:
                 head = folder.head()
                 policy = delays_of_stopped(head, self.settings)
-                frontier = Frontier(source, path.resolve().name, IdentityHasher(head.seed), policy)
+                frontier = Frontier(source, crawl_of(path), IdentityHasher(head.seed), policy)
                 for part, pairs in self._pairs(folder, parts):
                     files.add(frontier, part, _until(end, pairs))
                 source += 1

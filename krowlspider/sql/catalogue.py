@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from krowlspider.catalogue.follow import finished
 from krowlspider.catalogue.parquet import MARKERS
@@ -16,6 +17,13 @@ NAME = "catalogue"
 def catalogue_in(path: Path) -> Path | None:
     """Return the catalogue in a JOBDIR, or the one that a path is itself; None without one."""
     return next((each for each in (path / NAME, path) if (each / MARKERS).is_dir()), None)
+
+
+def crawl_of(path: Path) -> str:
+    """Return the name of a crawl: the one that its catalogue has, or that of its JOBDIR."""
+    catalogue = catalogue_in(path)
+    found = {part.name for part in catalogue.glob("*/crawl=*")} if catalogue else set()
+    return unquote(found.pop().partition("=")[2]) if len(found) == 1 else path.resolve().name
 
 
 def files_of(catalogue: Path, table: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from dataclasses import dataclass
@@ -12,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import KrowlError, data_size, duration, need
 from krowlspider.sql.statement import plain
+from krowlspider.sql.tables import name
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 # Rows of a batch, and batches that wait to be written.
 _BATCH = 2048
@@ -27,6 +29,10 @@ _GRACE = 2.0
 # Bytes that the process may take besides what DuckDB counts.
 _BESIDES = 300_000_000
 _NO_MEMORY = "Out of Memory Error"
+# What DuckDB says of a column that is not there.
+_NO_COLUMN = re.compile(
+    r"(?i)\bcolumns?\b.*(not found|does not exist|found that match)|does not have a column"
+)
 _STATM = Path("/proc/self/statm")
 _PAGE = 4096
 
@@ -51,13 +57,22 @@ def resident() -> int:
 class Run:
     """A query in a thread of its own, so that the thread that waits for it can end it."""
 
-    def __init__(self, connection: Any, text: str, limits: Limits):
+    def __init__(
+        self,
+        connection: Any,
+        text: str,
+        limits: Limits,
+        tables: Iterable[str] = (),
+        used: float = 0.0,
+    ):
+        """``tables`` are those of the query, and ``used`` seconds of the limit that are over."""
         self._connection = connection
         self._text = text
         self._limits = limits
+        self._tables = sorted(tables)
         self._ready: Queue[Any] = Queue(_WAITING)
         self._stopping = Event()
-        self._used = 0.0
+        self._used = used
         self._most = resident() + limits.memory + _BESIDES
         # A daemon: the interpreter does not wait for one that is stuck.
         self._thread = Thread(target=self._work, name="query", daemon=True)
@@ -101,7 +116,15 @@ class Run:
         """Return what a person is told of an error. Arrow hands on those of DuckDB as its own."""
         if _NO_MEMORY in str(error) or isinstance(error, MemoryError):
             return self._too_much()
-        return KrowlError(plain(error, self._text))
+        said = plain(error, self._text)
+        if _NO_COLUMN.search(said):
+            said += "".join(map(self._columns, self._tables))
+        return KrowlError(said)
+
+    def _columns(self, table: str) -> str:
+        """Return what columns a table has, as the end of a message."""
+        found = self._connection.execute(f"DESCRIBE {name(table)}").fetchall()
+        return f"; {table} has {', '.join(row[0] for row in found)}"
 
     def _too_much(self) -> KrowlError:
         return KrowlError(

@@ -61,6 +61,10 @@ def checked(text: str, schemas: Schemas) -> Statement:
         raise KrowlError(f"the SQL has {len(text):,} characters; {STATEMENT_MAX:,} are the most")
     if "\0" in text:
         raise KrowlError("the SQL has a zero byte: give plain text")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise KrowlError("the SQL is not UTF-8: give plain text") from error
     tree = _parsed(text)
     names = {name for each in _parts(tree) for name in _names_of_ctes(each)}
     used: set[str] = set()
@@ -76,10 +80,11 @@ def _parsed(text: str) -> Any:
         found = duckdb.extract_statements(text)
     except duckdb.Error as error:
         raise KrowlError(plain(error, text)) from error
-    except UnicodeError as error:
-        raise KrowlError("the SQL is not UTF-8: give plain text") from error
+    if not found:
+        raise KrowlError('the SQL is empty: give a query, such as "SHOW TABLES"')
     if len(found) != 1:
-        raise KrowlError(f"{_ONLY}, not {counted(len(found), 'statement')}")
+        way = "; a view is written as WITH" if found[0].type.name == "CREATE" else ""
+        raise KrowlError(f"{_ONLY}, not {counted(len(found), 'statement')}{way}")
     if (kind := found[0].type.name) != "SELECT":
         # PIVOT without a list of values is several statements.
         name = "a PIVOT without its values in IN (...)" if kind == "MULTI" else kind

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # Seconds after which a copy is removed by the next one: its reader was killed.
 _OLD = 3600.0
+# Seconds that a client waits for the copy of another one.
+_TURN = 2.0
 
 
 def copy_routes(
@@ -44,21 +46,19 @@ class Copies:
         self._jobdir = jobdir
         self._store = store
         self._token = token
-        self._is_busy = False
+        self._turn = asyncio.Lock()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         body = await body_of(request, self._token)
         if isinstance(body, web.Response):
             return body
-        if self._is_busy:
+        try:
+            await asyncio.wait_for(self._turn.acquire(), _TURN)
+        except TimeoutError:
             return failed(503, "the frontier is being copied for another scrapy sql: try again")
-        self._is_busy = True
         made = asyncio.ensure_future(asyncio.to_thread(self._copy))
-        made.add_done_callback(lambda _: self._end())
+        made.add_done_callback(lambda _: self._turn.release())
         return await answer_of(partial(in_time, asyncio.shield(made), request))
-
-    def _end(self) -> None:
-        self._is_busy = False
 
     def _copy(self) -> dict[str, str]:
         """:raises OSError: the disk failed or has no room

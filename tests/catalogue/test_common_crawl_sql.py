@@ -11,6 +11,11 @@ import pytest
 
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.catalogue.rows import Place, rows_of
+from krowlspider.errors import KrowlError
+from krowlspider.sql.catalogue import files_of
+from krowlspider.sql.database import database
+from krowlspider.sql.statement import checked
+from krowlspider.sql.tables import SCHEMAS
 from tests.catalogue.warcs import archived, fetch
 from tests.corpus.warcs import html
 
@@ -86,6 +91,29 @@ def test_an_example_runs_unchanged(
         assert found == []
     else:
         assert first in [row[: len(first)] for row in found]
+
+
+# Those that make a view, or read a table of one's own.
+MORE_THAN_A_QUERY = {
+    "correlation-language-charset": "a view is written as WITH",
+    "loglikelihood-language-tld": "a view is written as WITH",
+    "count-domains-alexa-top-1m": "there is no table 'ccindex.alexa_top_1m'",
+    "get-records-robotstxt": "there is no table 'ccindex.alexa_top_1m'",
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.sql")))
+def test_scrapy_sql_runs_an_example_or_says_why_not(name: str, warc: Path, tmp_path: Path):
+    text = (EXAMPLES / f"{name}.sql").read_text()
+    if name in MORE_THAN_A_QUERY:
+        with pytest.raises(KrowlError, match=MORE_THAN_A_QUERY[name]):
+            checked(text, SCHEMAS)
+        return
+    expected = answered(name, warc, tmp_path)
+    assert checked(text, SCHEMAS).tables == {"ccindex"}
+    files = {"fetch": files_of(tmp_path, "fetch")}
+    with database(100_000_000, tmp_path, files, {}) as connection:
+        assert sorted(map(str, connection.execute(text).fetchall())) == sorted(map(str, expected))
 
 
 def test_each_example_that_is_kept_is_run():

@@ -103,6 +103,7 @@ def test_one_copy_is_made_at_a_time(store: LevelStore, monkeypatch: pytest.Monke
         assert go_on.wait(30)
 
     monkeypatch.setattr(frontier_copy, "copy_frontier", slow)
+    monkeypatch.setattr(frontier_copy, "_TURN", 0.05)
 
     async def both() -> None:
         async with served(store) as source:
@@ -115,6 +116,15 @@ def test_one_copy_is_made_at_a_time(store: LevelStore, monkeypatch: pytest.Monke
             await asyncio.to_thread(source.copy_frontier, "token")
 
     asyncio.run(both())
+
+
+def test_clients_at_once_wait_for_their_turn(store: LevelStore):
+    async def at_once() -> list[Path]:
+        async with served(store) as source:
+            copies = (asyncio.to_thread(source.copy_frontier, "token") for _ in range(4))
+            return await asyncio.gather(*copies)
+
+    assert len(set(asyncio.run(at_once()))) == 4
 
 
 def test_a_failure_leaves_nothing(store: LevelStore, monkeypatch: pytest.MonkeyPatch):

@@ -8,7 +8,7 @@ import pytest
 
 from krowlspider.catalogue.columns import TABLES
 from krowlspider.errors import KrowlError
-from krowlspider.sql.catalogue import catalogue_in, files_of
+from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of
 from krowlspider.sql.database import database
 from krowlspider.sql.tables import LIVE, columns_of
 from tests.sql.catalogues import minute, put
@@ -138,3 +138,14 @@ def test_a_catalogue_is_found_in_its_jobdir(tmp_path: Path):
     assert catalogue_in(tmp_path) is None
     put(tmp_path / "catalogue", "robots", "a", {"url": "http://a.test/robots.txt"})
     assert catalogue_in(tmp_path) == tmp_path / "catalogue" == catalogue_in(tmp_path / "catalogue")
+
+
+def test_a_crawl_has_the_name_that_its_catalogue_has(tmp_path: Path):
+    jobdir = tmp_path / "job"
+    jobdir.mkdir()
+    assert crawl_of(jobdir) == "job"
+    put(jobdir / "catalogue", "robots", "1", {}, crawl="CC 2026%2Fx")
+    put(jobdir / "catalogue", "sitemap", "1", {}, crawl="CC 2026%2Fx")
+    assert crawl_of(jobdir) == "CC 2026/x"
+    put(jobdir / "catalogue", "robots", "2", {}, crawl="other")
+    assert crawl_of(jobdir) == "job"

@@ -11,6 +11,7 @@ import pytest
 from krowlspider.errors import KrowlError
 from krowlspider.sql.database import database
 from krowlspider.sql.running import Limits, Run, resident
+from krowlspider.sql.tables import LIVE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +75,35 @@ def test_an_error_while_it_runs_is_one_line():
 def test_an_error_names_the_column_and_its_place():
     with pytest.raises(KrowlError, match=r"^line 2, column 2: .*\"b\" not found.*Candidate"):
         run("SELECT a,\n b FROM (SELECT 1 AS a)")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT nope FROM queue",
+        "SELECT q.nope FROM queue q",
+        "SELECT * FROM queue JOIN queue AS r USING (nope)",
+        "SELECT 1 FROM queue q WHERE q.nope = 1 ORDER BY 1",
+        "SELECT * EXCLUDE (nope) FROM queue",
+        "SELECT * REPLACE (1 AS nope) FROM queue",
+        "SELECT COLUMNS('nope') FROM queue",
+        "WITH t AS (FROM queue) SELECT t.nope FROM t",
+    ],
+)
+def test_an_unknown_column_is_told_those_of_the_tables(text: str, tmp_path: Path):
+    columns = [each.name for each in LIVE["queue"]]
+    with database(64_000_000, tmp_path, {}, {}) as connection:
+        query = Run(connection, text, Limits(20.0, 100_000_000), {"queue"})
+        with pytest.raises(KrowlError) as refused:
+            query.each(lambda _: None, lambda _: None)
+    assert str(refused.value).endswith(f"; queue has {', '.join(columns)}")
+
+
+def test_seconds_before_the_query_count_and_the_limit_is_told():
+    with duckdb.connect() as connection:
+        query = Run(connection, ENDLESS, Limits(50.0, 1_000_000_000), used=50.0)
+        with pytest.raises(KrowlError, match=r"ended after 50\.0 s"):
+            query.each(lambda _: None, lambda _: None)
 
 
 def test_more_than_the_memory_ends_it(tmp_path: Path):
