@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from itertools import chain
@@ -131,7 +132,18 @@ class Follower:
 
     def _take(self, path: Path, indexes: Sequence[Path]) -> bool:
         """Take a file; return whether its rows are in the sink."""
-        if path.stat().st_size > SIZE_MAX:
+        try:
+            with path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
+        except FileNotFoundError:
+            if path.is_symlink():
+                self._leave_out(path, "it is a link to a file that is not there")
+            # Else it was uploaded and removed meanwhile.
+            return False
+        except OSError as error:
+            self._leave_out(path, f"it cannot be read: {error.strerror}")
+            return False
+        if size > SIZE_MAX:
             self._leave_out(path, "over 2 GiB, and offsets have 32 bits: lower KROWL_WARC_MAX_SIZE")
             return False
         faults: list[str] = []

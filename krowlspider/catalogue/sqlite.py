@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 
 # Seconds that another program may hold the file.
 _LOCK_MAX = 60.0
+# What to do, by a part of SQLite's message.
+_WAYS = {
+    "locked": ": another program writes to it; do it again",
+    "unable to open": ": give a path of a file, in a folder that is there and yours",
+}
 _INSERTS = {
     table: f'INSERT INTO "{table}" ({listed(table)})'
     f" VALUES ({', '.join('?' * len(COLUMNS[table]))}) {on_conflict(table)}"
@@ -123,7 +128,7 @@ def _one_line(place: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        way = ": another program writes to it; do it again" if "locked" in str(error) else ""
+        way = next((way for part, way in _WAYS.items() if part in str(error)), "")
         raise KrowlError(f"{place} cannot be used: {error}{way}") from error
 
 

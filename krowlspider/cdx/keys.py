@@ -14,6 +14,7 @@ from krowlspider.cdx.errors import QueryError
 MATCH_TYPES = ("exact", "prefix", "host", "domain", "range")
 # Sorts behind every line, because lines are ASCII.
 _BEHIND_ALL = b"\xff"
+_EMPTY = "url= is empty: give a URL"
 
 
 class Range(NamedTuple):
@@ -39,6 +40,8 @@ def ranges_of(url: str, match: str) -> tuple[Range, ...]:
 
     :raises QueryError: there is no such match type, or the URL is none
     """
+    if not url.strip():
+        raise QueryError(_EMPTY)
     try:
         url.encode()
     except UnicodeEncodeError as error:
@@ -56,7 +59,7 @@ def ranges_of_key(key: str, match: str) -> tuple[Range, ...]:
     """Return the ranges of a key. Raises QueryError as `ranges_of`."""
     host, is_host, _ = key.partition(")")
     if not key:
-        raise QueryError("url= is empty: give a URL")
+        raise QueryError(_EMPTY)
     if match == "exact":
         return (_range(f"{key} ", f"{key}!"),)
     if match == "prefix":

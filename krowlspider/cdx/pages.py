@@ -54,7 +54,11 @@ def page_of(
     """
     page, pages = paging.page or 0, count_of(blocks, paging)["pages"]
     if page >= pages:
-        raise QueryError(f"page={page}: the pages are 0 to {pages - 1}")
+        raise QueryError(
+            f"page={page}: give 0 to {pages - 1}"
+            if pages > 1
+            else f"page={page}: the only page is 0"
+        )
     first, behind = page * paging.size, (page + 1) * paging.size
     cut = blocks[first:behind]
     begin = cut[0].line if first and cut else b""

@@ -7,6 +7,7 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from scrapy.exceptions import UsageError
 
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 # The folder of the catalogue in a JOBDIR.
 FOLDER = "catalogue"
+# Characters of a crawl's name in a path, where a byte beyond ASCII takes three: file systems have
+# 255 of them, with "crawl=" in front.
+_NAME_MAX = 240
 
 
 class Command(Program):
@@ -73,6 +77,10 @@ class Command(Program):
         crawl = opts.crawl if opts.crawl is not None else jobdir.resolve().name
         if not crawl.strip():
             raise KrowlError("--crawl needs a name, such as autumn-2026")
+        if opts.to is None and len(quote(crawl)) > _NAME_MAX:
+            raise KrowlError(
+                f"the crawl is called {crawl[:20]}..., too long for a folder: give --crawl NAME"
+            )
         tables = frozenset(TABLES) if opts.links else USUAL
         with closing(self._sink(opts, jobdir, tables)) as sink:
             follower = Follower(source, crawl, tables, sink, self._tell)

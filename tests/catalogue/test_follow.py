@@ -122,6 +122,26 @@ def test_a_file_that_goes_meanwhile_is_not_done(tmp_path: Path):
     assert sink.files == {}
 
 
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path):
+    """Others are taken all the same; one that goes before its turn is no fault."""
+    first, second, third = three(tmp_path)
+    (tmp_path / "a.warc.gz").mkdir()
+    (tmp_path / "b.warc.gz").symlink_to(tmp_path / "nothing")
+
+    class Moving(Memory):
+        def write(self, name: str, rows: Iterable[tuple[str, Row]]) -> None:
+            super().write(name, rows)
+            second.unlink(missing_ok=True)
+
+    sink = Moving()
+    found = followed(tmp_path, sink)
+    assert list(sink.files) == [first.name, third.name]
+    assert list(found.faults) == [
+        "a.warc.gz is not in the catalogue: it cannot be read: Is a directory",
+        "b.warc.gz is not in the catalogue: it is a link to a file that is not there",
+    ]
+
+
 def test_damage_does_not_end_it(tmp_path: Path):
     first, second, third = three(tmp_path)
     first.write_bytes(first.read_bytes()[:-30])

@@ -264,7 +264,7 @@ def test_fields(every: dict[str, Archives]):
         ({"limit": "10001", "sort": "reverse"}, "limit=10001: with sort=reverse, give at most"),
         ({"from_": "yesterday"}, "from=yesterday: give up to 14 digits"),
         ({"page": "x"}, "page=x: give 0 or more"),
-        ({"page": "7"}, "page=7: the pages are 0 to 0"),
+        ({"page": "7"}, "page=7: the only page is 0"),
         ({"pageSize": "1000"}, "pageSize=1000: give 1 to 100"),
         ({"fl": "a b"}, "fields=a b: give names"),
         ({"urlkey": "org,iana)/"}, "give one of url= and urlkey="),

@@ -107,6 +107,8 @@ async def test_long_answer_comes_whole_and_compressed_if_asked_so(tmp_path: Path
     ("target", "message"),
     [
         ("/cdx", "give one of url= and urlkey="),
+        ("/cdx?url=%20", "url= is empty: give a URL"),
+        ("/cdx?url=*", "url= is empty: give a URL"),
         ("/cdx?url=a.test&filter=~url:(a%2B)%2B$", "filter=~url:(a+)+$: the expression could"),
         ("/cdx?url=a.test&output=%0d%0aX-Evil:1", "output=\r\nX-Evil:1 not supported"),
         ("/outbackcdx?url=a.test&filter=x", "filter=x: give a field"),

@@ -107,6 +107,8 @@ def test_bad_input_is_one_line(tmp_path: Path):
     assert "is neither a crawl's folder" in said(tmp_path / "missing", code=2)
     assert "is a file: give a folder with -o" in said(warcs, "-o", tmp_path / "file", code=2)
     assert "is no catalogue: give a new folder" in said(warcs, "-o", tmp_path, code=2)
+    assert "give a path of a file" in said(warcs, "--to", f"sqlite:///{tmp_path}/no/x", code=2)
+    assert "too long for a folder: give --crawl" in said(warcs, "--crawl", "é" * 41, code=2)
     assert said(warcs, "--crawl", " ", code=2) == "--crawl needs a name, such as autumn-2026"
 
 
