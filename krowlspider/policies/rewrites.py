@@ -47,4 +47,6 @@ def rewritten(url: str, policy: Policy) -> str:
 
 @lru_cache(maxsize=1024)
 def _names(parameters: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(translate, parameters)))
+    # Only "*" has a meaning: PHP's names have brackets.
+    plain = (re.sub(r"[\[?]", r"[\g<0>]", name) for name in parameters)
+    return re.compile("|".join(map(translate, plain)))

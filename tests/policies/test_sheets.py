@@ -421,6 +421,7 @@ def test_the_example_of_the_documentation_is_read() -> None:
         ({"duplicate_slashes": "drop"}, "http://a.test//b///c", "http://a.test/b/c"),
         ({"parameters": ("s*", "t")}, "http://a.test/?sid=1&t&ts=2", "http://a.test/?ts=2"),
         ({"parameters": ("sid",)}, "http://a.test/?sid=1", "http://a.test/"),
+        ({"parameters": ("f[xy]",)}, "http://a.test/?f[xy]=1&fx=2", "http://a.test/?fx=2"),
         ({"sort_query": True}, "http://a.test/?b=1&a=2", "http://a.test/?a=2&b=1"),
         ({}, "http://www.a.test//index.html?b&a", "http://www.a.test//index.html?b&a"),
     ],
