@@ -156,8 +156,8 @@ class Command(Program):
             if (folder := catalogue_in(path)) is None:
                 way = scrapy_with("catalogue", path)
                 raise KrowlError(
-                    f"{path} has no catalogue, which has {', '.join(sorted(found))}: make it, while"
-                    f" the crawl runs too: {way}"
+                    f"{path} has no catalogue, which the query reads: make it, while the crawl runs"
+                    f" too: {way}"
                 )
             for table in found:
                 found[table] += files_of(folder, table)

@@ -142,7 +142,7 @@ def test_bad_input_is_one_line(jobdir: Path, tmp_path: Path):
         ((jobdir, "DROP VIEW queue"), "give one SELECT, not DROP"),
         ((jobdir, "SELECT * FROM queu"), "line 1, column 15: there is no table 'queu'; there are"),
         ((jobdir, "SELECT ur FROM queue"), 'line 1, column 8: Referenced column "ur" not found'),
-        ((tmp_path, "SELECT * FROM page"), "has no catalogue, which has page: make it"),
+        ((tmp_path, "SELECT * FROM page"), "has no catalogue, which the query reads: make it"),
         ((tmp_path, "SELECT * FROM queue"), "is not a crawl's folder"),
         ((tmp_path / "x", "SELECT 1"), "is no folder"),
         ((jobdir, "SELECT 1", "--timeout", "0"), "--timeout 0: give more than 0 seconds"),
