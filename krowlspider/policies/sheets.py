@@ -27,6 +27,7 @@ from krowlspider.urls.canonical import (
     name_of,
     normalise,
     orders_for,
+    with_upper_escapes,
 )
 from krowlspider.urls.seeds import block_rule, is_plain_name, ordered_host, rule_name
 
@@ -179,6 +180,8 @@ class HostPolicies:
     @staticmethod
     def _find(paths: _Paths, url: str) -> int:
         path = url if url[:1] == "/" else url[url.index("/", _AUTHORITY) :]
+        if "%" in path:
+            path = with_upper_escapes(path)
         at = bisect_right(paths.prefixes, path) - 1
         # Each prefix of the path between the right one and the path begins with the right one.
         while at >= 0 and not path.startswith(paths.prefixes[at]):
@@ -672,4 +675,4 @@ def _path_match(surt: str, path: str) -> _Match:
     if url is None:
         raise ValueError(f"{f'{surt}){path}'[:80]!r} is no SURT prefix such as org,example,)/news")
     name = rule_name(rule)
-    return "path", name + url[url.index("/", _AUTHORITY) :]
+    return "path", name + with_upper_escapes(url[url.index("/", _AUTHORITY) :])

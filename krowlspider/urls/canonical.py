@@ -241,10 +241,11 @@ def identity(url: str) -> str:
     section 6.2.2.1). Which characters are escaped stays as it is. So two URLs that a server can
     distinguish in any other way never share an identity.
     """
-    return _significant(_with_upper_escapes(url) if "%" in url else url)
+    return _significant(with_upper_escapes(url) if "%" in url else url)
 
 
-def _with_upper_escapes(text: str) -> str:
+def with_upper_escapes(text: str) -> str:
+    """Return a text with the hexadecimal digits of its escapes in upper case."""
     return _ESCAPES.sub(_upper, text) if _NOT_UPPER.search(text) else text
 
 
@@ -306,7 +307,7 @@ class IdentityHasher:
         # One check of the joined URLs is cheaper than one of each; normalised ones have no "\n".
         lines = "\n".join(urls)
         if "%" in lines:
-            urls = _with_upper_escapes(lines).split("\n")
+            urls = with_upper_escapes(lines).split("\n")
         # Most URLs are their own identity, and a call costs as much as the hash.
         return [
             digest((_significant(url) if "?" in url or ";" in url else url).encode(), seed)

@@ -115,6 +115,13 @@ def test_paths_are_prefixes_of_each_other() -> None:
     assert found.fixed == Policy(depth=99)
 
 
+@pytest.mark.parametrize("path", ["/ü", "/%c3%bc", "/%C3%BC"])
+def test_escapes_of_a_path_have_one_form(path: str) -> None:
+    found = parsed(sheet("umlaut", f"org,example){path}", "depth = 3")).of_host("example.org")
+    assert found is not None
+    assert [found.of(each).depth for each in ("/%c3%bc/a", "/%C3%bc", "/u")] == [3, 3, None]
+
+
 @given(st.lists(st.text("ab/", max_size=4), unique=True), st.text("ab/", max_size=6))
 def test_the_longest_path_decides(prefixes: list[str], path: str) -> None:
     path = f"/{path}"
