@@ -34,7 +34,7 @@ _MIXED = (
 def measure(sheets: int, rounds: int) -> dict[str, float]:
     """Return CPU seconds to read a file of so many sheets, each for a host, and one of sheets with
     three keys each, of which half are for a path; and microseconds of a new host and of a link,
-    with and without a sheet: medians."""
+    with a sheet, with one for its path, and without: medians."""
     text, mixed = _file(sheets), _mixed_file(sheets)
     covered = [f"host{at % sheets + 1}.example{at % sheets % 1000}.org" for at in range(_HOSTS)]
     others = [f"host{at}.other{at % 1000}.org" for at in range(_HOSTS)]
@@ -44,6 +44,9 @@ def measure(sheets: int, rounds: int) -> dict[str, float]:
             begun = process_time()
             policies = Policies.parse(read, "policies.toml")
             found[name].append(process_time() - begun)
+            if read is mixed:
+                of_path = partial(_of, policies, path="/news/1/b?c=d")
+                found["path_link_us"].append(_each(of_path, ["host1.example1.org"]))
         for name, hosts in (("covered", covered), ("other", others)):
             found[f"new_{name}_host_us"].append(_each(policies.of_host, hosts))
         found["covered_link_us"].append(_each(partial(_of, policies), covered[:1]))
@@ -96,9 +99,9 @@ def _mixed_file(sheets: int) -> str:
     )
 
 
-def _of(policies: Policies, host: str) -> object:
+def _of(policies: Policies, host: str, path: str = "/a/b?c=d") -> object:
     sheets = policies.of_host(host)
-    return None if sheets is None else sheets.of("/a/b?c=d")
+    return None if sheets is None else sheets.of(path)
 
 
 def _each(look: Callable[[str], object], hosts: list[str]) -> float:
