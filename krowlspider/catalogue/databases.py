@@ -66,5 +66,5 @@ def _file(url: str) -> Path | None:
         # As SQLAlchemy has it: a fourth slash begins an absolute path.
         return Path(rest[1:])
     if separator and scheme.isalnum():
-        raise KrowlError(f"{scheme}:// is the URL of no database here: give {_FORMS}")
+        raise KrowlError(f"{scheme}://... is not a URL of PostgreSQL or SQLite: give {_FORMS}")
     raise KrowlError(f"not the URL of a database: give {_FORMS}")

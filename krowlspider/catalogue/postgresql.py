@@ -111,7 +111,9 @@ class PostgresqlSink:
         ask, place = self._server.ask, f"schema {SCHEMA} of {self._server.place}"
         ((encoding,),) = ask("SHOW server_encoding")
         if encoding != "UTF8":
-            raise KrowlError(f"{self._server.place} is in {encoding}: make it with ENCODING 'UTF8'")
+            raise KrowlError(
+                f"{self._server.place} has the encoding {encoding}: create it with ENCODING 'UTF8'"
+            )
         with self._server.transaction(SCHEMA):
             ask(_TAKE_TURN)
             there = {name for (name,) in ask(_RELATIONS, [SCHEMA, sorted(NAMES)])}

@@ -53,7 +53,10 @@ class Command(Program):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
         parser.add_argument(
-            "-o", "--output", metavar="DIR", help="the catalogue, by default JOBDIR/catalogue"
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="folder of the catalogue (default: JOBDIR/catalogue)",
         )
         parser.add_argument(
             "--to",
@@ -61,11 +64,13 @@ class Command(Program):
             help="a database instead: postgresql://USER@HOST/DATABASE or sqlite:///PATH",
         )
         parser.add_argument(
-            "--follow", action="store_true", help="go on until no crawl writes WARC files there"
+            "--follow",
+            action="store_true",
+            help="wait for new WARC files until no crawl writes there",
         )
         parser.add_argument("--links", action="store_true", help="add the table of links")
         parser.add_argument(
-            "--crawl", metavar="NAME", help="the name of the crawl, by default that of JOBDIR"
+            "--crawl", metavar="NAME", help="name of the crawl (default: that of JOBDIR)"
         )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -87,7 +92,7 @@ class Command(Program):
             try:
                 follower.run(follow=opts.follow)
             except KeyboardInterrupt:
-                self.complain("interrupted: the same command goes on", FOUND_WRONG)
+                self.complain("interrupted: run the same command again to continue", FOUND_WRONG)
         self._report(source, follower.found)
 
     def _source(self, name: str, *, is_awaited: bool) -> tuple[Path, Path]:

@@ -79,7 +79,7 @@ class Command(Program):
         parser.add_argument(
             "--format",
             choices=_FORMATS,
-            help="of the output (default: by the end of FILE, or table)",
+            help="format of the output (default: by the ending of FILE, or table)",
         )
         parser.add_argument(
             "--timeout", metavar="SECONDS", type=float, default=_SECONDS,
@@ -190,7 +190,9 @@ class Command(Program):
                 source += 1
         if files.left_out:
             count = counted(files.left_out, "row")
-            self.complain(f"left out {count} of pages, of another version", FOUND_WRONG)
+            self.complain(
+                f"left out {count} of pages that another version of krowlspider wrote", FOUND_WRONG
+            )
         return files.close()
 
     def _pairs(
@@ -251,7 +253,7 @@ def _until(end: float, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[b
     for count, pair in enumerate(pairs):
         if not count % _LOOKED_AT and time.monotonic() > end:
             raise KrowlError(
-                "the time was over before the frontier was read: give more with --timeout"
+                "the frontier was not read within the time limit: give more time with --timeout"
             )
         yield pair
 

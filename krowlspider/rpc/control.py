@@ -130,7 +130,8 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         done = []
         if request.delay != -1 and not 0 <= request.delay <= DELAY_MAX:
             raise KrowlError(
-                f"delay is {request.delay:g}: give 0 to {DELAY_MAX:,.0f} s, or -1 for the settings'"
+                f"delay is {request.delay:g}: give 0 to {DELAY_MAX:,.0f} s, or -1 for the delay of"
+                " the settings"
             )
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay

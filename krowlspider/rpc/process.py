@@ -80,7 +80,9 @@ class Server:
                 logger.error("The process of gRPC cannot be started: %s", error)
             if self._is_stopped:
                 return
-            logger.error("gRPC is not served: its process has ended; again in %g s", wait)
+            logger.error(
+                "gRPC is not served: its process has ended; starting it again in %g s", wait
+            )
             await asyncio.sleep(wait)
             wait = min(2 * wait, _AGAIN_MAX)
 

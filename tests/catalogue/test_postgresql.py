@@ -223,12 +223,12 @@ AT = f"u:{SECRET}@127.0.0.1"
         (f"postgresql://{AT}:1/postgres", "127.0.0.1:1/postgres cannot be used: .* refused"),
         (f"postgresql://u:{SECRET}@host.invalid/x", "failed to resolve host 'host.invalid'"),
         (f"postgresql://u:{SECRET}/slash@127.0.0.1/x", "write / as %2F"),
-        (f"postgresql://u:{SECRET}#@127.0.0.1/x", "the URL of PostgreSQL is none"),
-        (f"postgresql://{AT}/x?pass={SECRET}", "the URL of PostgreSQL is none"),
-        (f"postgresql://u:{SECRET}%zz@127.0.0.1/x", "the URL of PostgreSQL is none"),
-        (f"mysql://{AT}/x", "mysql:// is the URL of no database here"),
+        (f"postgresql://u:{SECRET}#@127.0.0.1/x", "not a URL of PostgreSQL"),
+        (f"postgresql://{AT}/x?pass={SECRET}", "not a URL of PostgreSQL"),
+        (f"postgresql://u:{SECRET}%zz@127.0.0.1/x", "not a URL of PostgreSQL"),
+        (f"mysql://{AT}/x", "mysql://... is not a URL of PostgreSQL or SQLite"),
         (f"{AT}/x", "not the URL of a database"),
-        ("sqlite:///", "sqlite:// is the URL of no database here"),
+        ("sqlite:///", "sqlite://... is not a URL of PostgreSQL or SQLite"),
         ("sqlite:////nowhere/x.db", "/nowhere/x.db cannot be used: unable to open"),
         ("sqlite:////etc/passwd", "/etc/passwd cannot be used: file is not a database"),
     ],
@@ -260,7 +260,7 @@ def test_a_user_without_rights_is_told_so(postgresql: support.Server, name: str)
 def test_a_database_in_another_encoding_is_refused(postgresql: support.Server) -> None:
     words = "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
     postgresql.ask("postgres", words)
-    with pytest.raises(KrowlError, match="is in LATIN1: make it with ENCODING 'UTF8'"):
+    with pytest.raises(KrowlError, match="has the encoding LATIN1: create it with ENCODING 'UTF8'"):
         database(postgresql.url("latin"), ALL, pytest.fail)
 
 
