@@ -29,7 +29,7 @@ from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
 from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of, missing
 from krowlspider.sql.database import database
-from krowlspider.sql.live import Files, Frontier
+from krowlspider.sql.live import FrontierFiles, FrontierSource
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
 from krowlspider.sql.running import Limits, Run
 from krowlspider.sql.statement import STATEMENT_MAX, checked
@@ -179,12 +179,12 @@ class Command(Program):
         parts = list(dict.fromkeys(part for table in sorted(tables) for part in PARTS[table]))
         if not parts:
             return {}
-        files, source = Files(scratch), 0
+        files, source = FrontierFiles(scratch), 0
         for path in paths:
             for folder in processes_in(path) or [JobFolder.existing(str(path))]:
                 head = folder.head()
                 policy = delays_of_stopped(head, self.settings)
-                frontier = Frontier(source, crawl_of(path), IdentityHasher(head.seed), policy)
+                frontier = FrontierSource(source, crawl_of(path), IdentityHasher(head.seed), policy)
                 for part, pairs in self._pairs(folder, parts):
                     files.add(frontier, part, _until(end, pairs))
                 source += 1
