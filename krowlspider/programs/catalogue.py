@@ -13,8 +13,8 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.archive.uploads import uploaded
 from krowlspider.catalogue.columns import TABLES, USUAL
-from krowlspider.catalogue.databases import database
-from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_written
+from krowlspider.catalogue.databases import sink_at
+from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_being_written
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.config.validation import offline, validate
 from krowlspider.errors import JobError, KrowlError, counted
@@ -106,7 +106,7 @@ class Command(Program):
         chosen: str | None = self.settings["KROWL_WARC_DIR"]
         is_job = (path / "frontier").is_dir() or any(path.glob("p[1-9]*/frontier"))
         source = Path(chosen) if chosen and is_job else path
-        if has_archive(source) or (is_awaited and is_written(source)):
+        if has_archive(source) or (is_awaited and is_being_written(source)):
             return source, path.parent if path.name == "warc" else path
         try:
             JobFolder.existing(name)
@@ -126,7 +126,7 @@ class Command(Program):
             raise KrowlError("-o and --to are given: a catalogue is written to one place")
         if opts.to is not None:
             say = partial(print, "krowlspider:", file=sys.stderr, flush=True)
-            return database(opts.to, tables, say)
+            return sink_at(opts.to, tables, say)
         return ParquetSink(Path(opts.output) if opts.output else jobdir / FOLDER, tables)
 
     def _tell(self, name: str, rows: int) -> None:
