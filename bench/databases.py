@@ -13,7 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from krowlspider.catalogue.columns import PARTITIONS, SUBSETS, TABLES, Column
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from tests.support import postgresql
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def measure(fetches: int, files: int, scratch: Path | None) -> dict[str, dict[st
         }
         for kind, url in urls.items():
             rates = []
-            with closing(database(url, tables, _TELL)) as sink:
+            with closing(sink_at(url, tables, _TELL)) as sink:
                 for number in range(files):
                     file = f"{number}.warc.gz"
                     rows = list(_rows(file, fetches))

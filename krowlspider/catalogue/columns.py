@@ -20,7 +20,7 @@ class Column(NamedTuple):
 
 # What crawl a row is of, and for captures which of SUBSETS.
 CRAWL, SUBSET = Column("crawl", "text", True), Column("subset", "text", True)
-# Pages with status 200 and revisits of them, robots.txt, and all else: redirects, 404 ...
+# Status 200 to 299; /robots.txt with any status; all else: redirects, 304, 404 ...
 SUBSETS = ("warc", "robotstxt", "crawldiagnostics")
 
 # Those of cc-index-schema-flat.json of commoncrawl/cc-index-table, in its order.

@@ -22,7 +22,7 @@ _FORMS = "postgresql://USER@HOST:PORT/DATABASE or sqlite:///PATH"
 POLICIES = "krowl.policy"
 
 
-def database(url: str, tables: frozenset[str], say: Callable[[str], None]) -> Sink:
+def sink_at(url: str, tables: frozenset[str], say: Callable[[str], None]) -> Sink:
     """Return the sink of these tables at a URL. ``say`` takes a line about each wait.
 
     :raises KrowlError: it is none, or the database cannot be used; no message has a password
@@ -32,14 +32,14 @@ def database(url: str, tables: frozenset[str], say: Callable[[str], None]) -> Si
     return PostgresqlSink(Server(url, say), tables, say)
 
 
-def table(
+def read_table(
     url: str, name: str, limit: int, say: Callable[[str], None]
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Return the columns of a table and its rows, ``limit`` at most. Nothing is written.
 
     ``name`` may begin with a schema, which a file of SQLite has not.
 
-    :raises KrowlError: as of `database`; or there is no such table
+    :raises KrowlError: as of `sink_at`; or there is no such table
     """
     path = _file(url)
     parts = name.split(".")[-1:] if path is not None else name.split(".")
@@ -66,5 +66,5 @@ def _file(url: str) -> Path | None:
         # As SQLAlchemy has it: a fourth slash begins an absolute path.
         return Path(rest[1:])
     if separator and scheme.isalnum():
-        raise KrowlError(f"{scheme}:// is the URL of no database here: give {_FORMS}")
+        raise KrowlError(f"{scheme}://... is not a URL of PostgreSQL or SQLite: give {_FORMS}")
     raise KrowlError(f"not the URL of a database: give {_FORMS}")

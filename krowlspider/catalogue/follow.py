@@ -69,7 +69,7 @@ def has_archive(jobdir: Path) -> bool:
     return any(True for each in folders for pattern in patterns for _ in each.glob(pattern))
 
 
-def is_written(jobdir: Path) -> bool:
+def is_being_written(jobdir: Path) -> bool:
     """Return whether a crawl writes WARC files of a job, or will open the next one."""
     return any(is_locked(folder) for folder in folders_of(jobdir))
 
@@ -109,7 +109,7 @@ class Follower:
         done = self._sink.done()
         while True:
             # Asked first: a file that is finished in between is among those found.
-            goes_on = follow and is_written(self._jobdir)
+            goes_on = follow and is_being_written(self._jobdir)
             waiting = self._waiting(done)
             if follow and (waiting or not goes_on):
                 # A database may have been restored from a backup meanwhile.

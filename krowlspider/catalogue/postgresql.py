@@ -12,10 +12,10 @@ from krowlspider.catalogue.spool import Spool
 from krowlspider.catalogue.statements import (
     CHECKPOINTS,
     KEYS,
+    checkpoint_text,
+    column_list,
     done_in,
-    listed,
     on_conflict,
-    written,
 )
 from krowlspider.errors import KrowlError, counted
 
@@ -88,11 +88,11 @@ class PostgresqlSink:
             server.ask(
                 "INSERT INTO file (name, tables, rows) VALUES (%s, %s, %s) ON CONFLICT (name)"
                 " DO UPDATE SET tables = excluded.tables, rows = excluded.rows",
-                [name, written(self._tables), spool.rows],
+                [name, checkpoint_text(self._tables), spool.rows],
             )
 
     def _take_table(self, table: str, spool: Spool) -> None:
-        ask, staged, names = self._server.ask, f"pg_temp.staged_{table}", listed(table)
+        ask, staged, names = self._server.ask, f"pg_temp.staged_{table}", column_list(table)
         key = ", ".join(KEYS[table])
         ask(f'CREATE TEMP TABLE {staged} (LIKE "{table}") ON COMMIT DROP')
         self._server.copy(f"COPY {staged} ({names}) FROM STDIN", spool.blocks(table))
@@ -111,7 +111,9 @@ class PostgresqlSink:
         ask, place = self._server.ask, f"schema {SCHEMA} of {self._server.place}"
         ((encoding,),) = ask("SHOW server_encoding")
         if encoding != "UTF8":
-            raise KrowlError(f"{self._server.place} is in {encoding}: make it with ENCODING 'UTF8'")
+            raise KrowlError(
+                f"{self._server.place} has the encoding {encoding}: create it with ENCODING 'UTF8'"
+            )
         with self._server.transaction(SCHEMA):
             ask(_TAKE_TURN)
             there = {name for (name,) in ask(_RELATIONS, [SCHEMA, sorted(NAMES)])}

@@ -178,7 +178,7 @@ def _options_of(url: str, psycopg: ModuleType) -> dict[str, Any]:
         options = {}
     if not options:
         raise KrowlError(
-            f"the URL of PostgreSQL is none: give {_FORM}; in a password, write / as %2F, @ as %40,"
+            f"not a URL of PostgreSQL: give {_FORM}; in a password, write / as %2F, @ as %40,"
             " % as %25, or leave it to PGPASSWORD or ~/.pgpass"
         )
     return {**_NETWORK, **options}

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
     from krowlspider.catalogue.sinks import Row
 
-# Bytes of a URL: PostgreSQL takes keys of 2,704 bytes, and a file name goes with it. No URL of a
-# crawl has more than 2,048 characters.
+# Bytes of a URL: PostgreSQL takes keys of 2,704 bytes, and a file name goes with it.
 URL_MAX = 2_400
 _BLOCK = 1 << 18
 _SPECIAL = re.compile(r"[\\\t\n\r]")

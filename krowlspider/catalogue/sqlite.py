@@ -12,11 +12,11 @@ from krowlspider.catalogue.statements import (
     CHECKPOINTS,
     COLUMNS,
     KEYS,
+    checkpoint_text,
     cleaned,
+    column_list,
     done_in,
-    listed,
     on_conflict,
-    written,
 )
 from krowlspider.errors import KrowlError
 
@@ -34,7 +34,7 @@ _WAYS = {
     "unable to open": ": give a path of a file, in a folder that is there and yours",
 }
 _INSERTS = {
-    table: f'INSERT INTO "{table}" ({listed(table)})'
+    table: f'INSERT INTO "{table}" ({column_list(table)})'
     f" VALUES ({', '.join('?' * len(COLUMNS[table]))}) {on_conflict(table)}"
     for table in KEYS
 }
@@ -74,7 +74,7 @@ class SqliteSink:
             self._connection.execute(
                 "INSERT INTO file (name, tables, rows) VALUES (?, ?, ?) ON CONFLICT (name)"
                 " DO UPDATE SET tables = excluded.tables, rows = excluded.rows",
-                [name, written(self._tables), count],
+                [name, checkpoint_text(self._tables), count],
             )
 
     def close(self) -> None:

@@ -31,7 +31,7 @@ CHECKPOINTS = "SELECT name, tables FROM file"
 _SEPARATOR = ","
 
 
-def written(tables: frozenset[str]) -> str:
+def checkpoint_text(tables: frozenset[str]) -> str:
     """Return the names of tables as a checkpoint has them."""
     return _SEPARATOR.join(sorted(tables))
 
@@ -41,7 +41,7 @@ def done_in(checkpoints: Iterable[tuple[str, str]], tables: frozenset[str]) -> s
     return {name for name, there in checkpoints if tables <= {*there.split(_SEPARATOR)}}
 
 
-def listed(table: str) -> str:
+def column_list(table: str) -> str:
     return ", ".join(COLUMNS[table])
 
 

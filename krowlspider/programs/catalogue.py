@@ -13,8 +13,8 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.archive.uploads import uploaded
 from krowlspider.catalogue.columns import TABLES, USUAL
-from krowlspider.catalogue.databases import database
-from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_written
+from krowlspider.catalogue.databases import sink_at
+from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_being_written
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.config.validation import offline, validate
 from krowlspider.errors import JobError, KrowlError, counted
@@ -53,7 +53,10 @@ class Command(Program):
     def add_options(self, parser: argparse.ArgumentParser) -> None:
         super().add_options(parser)
         parser.add_argument(
-            "-o", "--output", metavar="DIR", help="the catalogue, by default JOBDIR/catalogue"
+            "-o",
+            "--output",
+            metavar="DIR",
+            help="folder of the catalogue (default: JOBDIR/catalogue)",
         )
         parser.add_argument(
             "--to",
@@ -61,11 +64,13 @@ class Command(Program):
             help="a database instead: postgresql://USER@HOST/DATABASE or sqlite:///PATH",
         )
         parser.add_argument(
-            "--follow", action="store_true", help="go on until no crawl writes WARC files there"
+            "--follow",
+            action="store_true",
+            help="wait for new WARC files until no crawl writes there",
         )
         parser.add_argument("--links", action="store_true", help="add the table of links")
         parser.add_argument(
-            "--crawl", metavar="NAME", help="the name of the crawl, by default that of JOBDIR"
+            "--crawl", metavar="NAME", help="name of the crawl (default: that of JOBDIR)"
         )
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
@@ -87,7 +92,7 @@ class Command(Program):
             try:
                 follower.run(follow=opts.follow)
             except KeyboardInterrupt:
-                self.complain("interrupted: the same command goes on", FOUND_WRONG)
+                self.complain("interrupted: run the same command again to continue", FOUND_WRONG)
         self._report(source, follower.found)
 
     def _source(self, name: str, *, is_awaited: bool) -> tuple[Path, Path]:
@@ -101,7 +106,7 @@ class Command(Program):
         chosen: str | None = self.settings["KROWL_WARC_DIR"]
         is_job = (path / "frontier").is_dir() or any(path.glob("p[1-9]*/frontier"))
         source = Path(chosen) if chosen and is_job else path
-        if has_archive(source) or (is_awaited and is_written(source)):
+        if has_archive(source) or (is_awaited and is_being_written(source)):
             return source, path.parent if path.name == "warc" else path
         try:
             JobFolder.existing(name)
@@ -121,7 +126,7 @@ class Command(Program):
             raise KrowlError("-o and --to are given: a catalogue is written to one place")
         if opts.to is not None:
             say = partial(print, "krowlspider:", file=sys.stderr, flush=True)
-            return database(opts.to, tables, say)
+            return sink_at(opts.to, tables, say)
         return ParquetSink(Path(opts.output) if opts.output else jobdir / FOLDER, tables)
 
     def _tell(self, name: str, rows: int) -> None:

@@ -22,7 +22,7 @@ from scrapy.utils.reactor import install_reactor
 
 from krowlspider.addon import has_frontier, profile_of
 from krowlspider.archive.disk import write_durably
-from krowlspider.catalogue.databases import POLICIES, table
+from krowlspider.catalogue.databases import POLICIES, read_table
 from krowlspider.commands.crawl import loaded_spiders
 from krowlspider.config.contact import contact_fault
 from krowlspider.config.differences import component_path, differences
@@ -97,7 +97,7 @@ class Command(Program):
         if opts.source is None:
             raise KrowlError("--from is not given: give the URL of the database")
         say = partial(print, "krowlspider:", file=sys.stderr)
-        columns, rows = table(opts.source, opts.table, ROWS_MAX + 1, say)
+        columns, rows = read_table(opts.source, opts.table, ROWS_MAX + 1, say)
         if len(rows) > ROWS_MAX:
             raise KrowlError(f"{opts.table} has more than {ROWS_MAX:,} rows: give a view of fewer")
         text = sheets_of(columns, rows, opts.table, self.settings.getfloat("KROWL_DELAY_MIN"))

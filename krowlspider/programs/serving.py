@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from krowlspider.errors import SettingsError
 from krowlspider.rpc import urlfrontier
+from krowlspider.rpc.grpc_server import GrpcServer
 from krowlspider.rpc.options import Options
-from krowlspider.rpc.shell import Shell
 from krowlspider.rpc.urlfrontier.crawls import Crawls
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
     try:
         options = Options.of(settings, str(settings["KROWL_CONTROL_TOKEN"]))
         options.check_place()
-        shell = Shell(options)
+        server = GrpcServer(options)
         crawls = Crawls(jobdir, settings)
-        service = urlfrontier.add(shell, crawls)
+        service = urlfrontier.add(server, crawls)
         try:
-            port = await shell.start()
+            port = await server.start()
         except BaseException:
             crawls.close()
             raise
@@ -47,7 +47,7 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
     host = options.place[0]
     listens = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     ticks = service.start(listens)
-    await shell.set_ready(is_ready=True)
+    await server.set_ready(is_ready=True)
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
@@ -55,9 +55,9 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
     signalled = asyncio.create_task(stopped.wait())
     await asyncio.wait([signalled, ticks], return_when=asyncio.FIRST_COMPLETED)
     signalled.cancel()
-    await shell.set_ready(is_ready=False)
+    await server.set_ready(is_ready=False)
     service.end_streams()
-    await shell.stop()
+    await server.stop()
     await service.stop()
     if ticks.done() and not ticks.cancelled():
         # It ends only by an error.

@@ -29,7 +29,7 @@ from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
 from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of, missing
 from krowlspider.sql.database import database
-from krowlspider.sql.live import Files, Frontier
+from krowlspider.sql.live import FrontierFiles, FrontierSource
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
 from krowlspider.sql.running import Limits, Run
 from krowlspider.sql.statement import STATEMENT_MAX, checked
@@ -79,7 +79,7 @@ class Command(Program):
         parser.add_argument(
             "--format",
             choices=_FORMATS,
-            help="of the output (default: by the end of FILE, or table)",
+            help="format of the output (default: by the ending of FILE, or table)",
         )
         parser.add_argument(
             "--timeout", metavar="SECONDS", type=float, default=_SECONDS,
@@ -179,18 +179,20 @@ class Command(Program):
         parts = list(dict.fromkeys(part for table in sorted(tables) for part in PARTS[table]))
         if not parts:
             return {}
-        files, source = Files(scratch), 0
+        files, source = FrontierFiles(scratch), 0
         for path in paths:
             for folder in processes_in(path) or [JobFolder.existing(str(path))]:
                 head = folder.head()
                 policy = delays_of_stopped(head, self.settings)
-                frontier = Frontier(source, crawl_of(path), IdentityHasher(head.seed), policy)
+                frontier = FrontierSource(source, crawl_of(path), IdentityHasher(head.seed), policy)
                 for part, pairs in self._pairs(folder, parts):
                     files.add(frontier, part, _until(end, pairs))
                 source += 1
         if files.left_out:
             count = counted(files.left_out, "row")
-            self.complain(f"left out {count} of pages, of another version", FOUND_WRONG)
+            self.complain(
+                f"left out {count} of pages that another version of krowlspider wrote", FOUND_WRONG
+            )
         return files.close()
 
     def _pairs(
@@ -251,7 +253,7 @@ def _until(end: float, pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[b
     for count, pair in enumerate(pairs):
         if not count % _LOOKED_AT and time.monotonic() > end:
             raise KrowlError(
-                "the time was over before the frontier was read: give more with --timeout"
+                "the frontier was not read within the time limit: give more time with --timeout"
             )
         yield pair
 

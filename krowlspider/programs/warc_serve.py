@@ -51,7 +51,9 @@ def serve(
     :raises KrowlError: the address cannot be listened at, or the origin is none
     """
     if origin and not _ORIGIN.fullmatch(origin):
-        raise KrowlError(f"--cors {origin} is no origin: give https://replay.example.org, or '*'")
+        raise KrowlError(
+            f"--cors {origin} is not an origin: give https://replay.example.org, or '*'"
+        )
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family)

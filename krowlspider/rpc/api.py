@@ -135,7 +135,9 @@ class Api:
             ):
                 body = await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
-            raise ApiError(503, f"the crawl does not answer: {error or 'too late'}") from error
+            raise ApiError(
+                503, f"the crawl does not answer: {error or 'no answer in time'}"
+            ) from error
         if path == "/readyz":
             found: Any = body.decode(errors="replace")
         else:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     from krowlspider.rpc.api import Api
-    from krowlspider.rpc.shell import Shell
+    from krowlspider.rpc.grpc_server import GrpcServer
 
     Method: TypeAlias = Callable[[Any, Any, Any], Awaitable[Any]]
 
@@ -47,11 +47,11 @@ _CODES = {
 }
 
 
-def add_to(shell: Shell, api: Api, folders: Mapping[str, Path]) -> None:
+def add_to(server: GrpcServer, api: Api, folders: Mapping[str, Path]) -> None:
     """Have a server offer the control service of a crawl, whose WARC files are in ``folders``, by
     the names of its processes."""
-    pb_grpc.add_CrawlServiceServicer_to_server(CrawlService(api, folders), shell.server)
-    shell.offer(NAME)
+    pb_grpc.add_CrawlServiceServicer_to_server(CrawlService(api, folders), server.aio)
+    server.offer(NAME)
 
 
 def _answers(method: Method) -> Method:
@@ -130,7 +130,8 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         done = []
         if request.delay != -1 and not 0 <= request.delay <= DELAY_MAX:
             raise KrowlError(
-                f"delay is {request.delay:g}: give 0 to {DELAY_MAX:,.0f} s, or -1 for the settings'"
+                f"delay is {request.delay:g}: give 0 to {DELAY_MAX:,.0f} s, or -1 for the delay of"
+                " the settings"
             )
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay

@@ -34,7 +34,7 @@ class Plan(msgspec.Struct, frozen=True):
     archive: dict[str, str]
 
 
-class Word(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProcessMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the process says: the port at which it listens, what it has counted, or why it ends."""
 
     port: int = 0
@@ -80,7 +80,9 @@ class Server:
                 logger.error("The process of gRPC cannot be started: %s", error)
             if self._is_stopped:
                 return
-            logger.error("gRPC is not served: its process has ended; again in %g s", wait)
+            logger.error(
+                "gRPC is not served: its process has ended; starting it again in %g s", wait
+            )
             await asyncio.sleep(wait)
             wait = min(2 * wait, _AGAIN_MAX)
 
@@ -96,7 +98,7 @@ class Server:
         )
         try:
             while line := await reader.readline():
-                self._take(msgspec.json.decode(line, type=Word))
+                self._take(msgspec.json.decode(line, type=ProcessMessage))
         finally:
             transport.close()
             # It has closed its output, so it ends.
@@ -119,14 +121,14 @@ class Server:
             process.stdin.flush()
         return process
 
-    def _take(self, word: Word) -> None:
-        if word.port:
+    def _take(self, message: ProcessMessage) -> None:
+        if message.port:
             host, _, _ = self._plan.options.address.rpartition(":")
-            logger.info("gRPC is served at %s:%d", host, word.port)
-        if word.error:
-            logger.error("gRPC: %s", word.error)
-        if word.counts:
-            self._on_counts(word.counts)
+            logger.info("gRPC is served at %s:%d", host, message.port)
+        if message.error:
+            logger.error("gRPC: %s", message.error)
+        if message.counts:
+            self._on_counts(message.counts)
 
 
 def _close_input(process: subprocess.Popen[bytes]) -> None:

@@ -1,7 +1,7 @@
 """The process that serves a crawl by gRPC, beside the crawl: no call takes time of its event loop.
 
 Its first line of standard input is a `Plan`. It ends when its standard input does, as that of a
-crawl that was killed. It writes `Word`s to its standard output, each a line of JSON.
+crawl that was killed. It writes `ProcessMessage`s to its standard output, each a line of JSON.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 from krowlspider.errors import KrowlError
 from krowlspider.rpc.api import Api
-from krowlspider.rpc.process import Plan, Word
-from krowlspider.rpc.shell import Shell
+from krowlspider.rpc.grpc_server import GrpcServer
+from krowlspider.rpc.process import Plan, ProcessMessage
 
-# Seconds between two questions whether the crawl may fetch, and between two words.
+# Seconds between two questions whether the crawl may fetch, and between two messages about counts.
 _READY = 2.0
 _TELL = 1.0
 # How much less of a core than the crawl this process takes where cores are few.
@@ -31,44 +31,44 @@ async def serve(plan: Plan) -> None:
 
     :raises KrowlError: the address cannot be listened at, or gRPC is not there
     """
-    shell = Shell(plan.options)
-    # Loading it takes a while, and needs gRPC, which `Shell` has found.
+    server = GrpcServer(plan.options)
+    # Loading it takes a while, and needs gRPC, which `GrpcServer` has found.
     from krowlspider.rpc.control import add_to  # noqa: PLC0415
 
     async with Api(Path(plan.folder), plan.options.token) as api:
-        add_to(shell, api, {name: Path(path) for name, path in plan.archive.items()})
-        port = await shell.start()
-        say(Word(port=port))
-        others = [asyncio.create_task(each) for each in (tell_counts(shell), follow(shell, api))]
+        add_to(server, api, {name: Path(path) for name, path in plan.archive.items()})
+        port = await server.start()
+        say(ProcessMessage(port=port))
+        others = [asyncio.create_task(each) for each in (tell_counts(server), follow(server, api))]
         try:
             await asyncio.to_thread(sys.stdin.buffer.read)
         finally:
             for other in others:
                 other.cancel()
-            await shell.stop()
-            say(Word(counts=dict(shell.counts)))
+            await server.stop()
+            say(ProcessMessage(counts=dict(server.counts)))
 
 
-async def follow(shell: Shell, api: Api) -> None:
+async def follow(server: GrpcServer, api: Api) -> None:
     """Have the health service follow the readiness of the crawl."""
     while True:
-        await shell.set_ready(is_ready=await api.is_ready())
+        await server.set_ready(is_ready=await api.is_ready())
         await asyncio.sleep(_READY)
 
 
-async def tell_counts(shell: Shell) -> None:
+async def tell_counts(server: GrpcServer) -> None:
     """Tell the crawl what was counted."""
     told: dict[str, int] = {}
     while True:
         await asyncio.sleep(_TELL)
-        if told != shell.counts:
-            told = dict(shell.counts)
-            say(Word(counts=told))
+        if told != server.counts:
+            told = dict(server.counts)
+            say(ProcessMessage(counts=told))
 
 
-def say(word: Word) -> None:
+def say(message: ProcessMessage) -> None:
     try:
-        sys.stdout.buffer.write(msgspec.json.encode(word) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
         sys.stdout.buffer.flush()
     except BrokenPipeError:
         # The crawl was killed: standard input has ended too.
@@ -86,7 +86,7 @@ def main() -> int:
     try:
         asyncio.run(serve(plan))
     except KrowlError as error:
-        say(Word(error=str(error)))
+        say(ProcessMessage(error=str(error)))
         return 1
     return 0
 

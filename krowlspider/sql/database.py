@@ -15,10 +15,10 @@ from krowlspider.sql.tables import (
     SUMS,
     columns_of,
     empty,
-    name,
+    identifier,
+    literal,
     of_files,
     of_frontier,
-    quoted,
 )
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def database(
 ) -> Any:
     """Return a connection to a database of all tables.
 
-    ``catalogue`` has the Parquet files of its tables, ``frontier`` those of `Files`. A table
-    without a file is empty. DuckDB takes ``memory`` bytes, and spills to the folder ``scratch``.
+    ``catalogue`` has the Parquet files of its tables, ``frontier`` those of `FrontierFiles`. A
+    table without a file is empty. DuckDB takes ``memory`` bytes, and spills to ``scratch``.
 
     :raises KrowlError: a file cannot be read
     """
@@ -81,28 +81,28 @@ def _statements(
     for table in TABLES:
         if paths := catalogue.get(table):
             read = (
-                f"SELECT * FROM read_parquet([{', '.join(quoted(str(path)) for path in paths)}],"
+                f"SELECT * FROM read_parquet([{', '.join(literal(str(path)) for path in paths)}],"
                 " hive_partitioning = true, hive_types_autocast = false, union_by_name = true)"
             )
-            yield f"CREATE VIEW files.{name(table)} AS {read}"
-            yield f"CREATE VIEW {name(table)} AS {of_files(table)}"
+            yield f"CREATE VIEW files.{identifier(table)} AS {read}"
+            yield f"CREATE VIEW {identifier(table)} AS {of_files(table)}"
         else:
-            yield f"CREATE VIEW {name(table)} AS {empty(columns_of(table))}"
+            yield f"CREATE VIEW {identifier(table)} AS {empty(columns_of(table))}"
     yield from map(view, SUMS)
     for alias, table in ALIASES.items():
-        yield f"CREATE VIEW {name(alias)} AS SELECT * FROM {name(table)}"
+        yield f"CREATE VIEW {identifier(alias)} AS SELECT * FROM {identifier(table)}"
     yield 'CREATE VIEW ccindex.ccindex AS SELECT * FROM main."fetch"'
     for part, path in frontier.items():
-        read = f"SELECT * FROM read_parquet({quoted(str(path))})"
-        yield f"CREATE VIEW frontier.{name(part)} AS {read}"
+        read = f"SELECT * FROM read_parquet({literal(str(path))})"
+        yield f"CREATE VIEW frontier.{identifier(part)} AS {read}"
     for table, columns in LIVE.items():
         made = of_frontier(table) if table in frontier else empty(columns)
-        yield f"CREATE VIEW {name(table)} AS {made}"
+        yield f"CREATE VIEW {identifier(table)} AS {made}"
 
 
 def _lock(connection: Any, paths: Sequence[Path]) -> None:
     """Let the database read these files, and no others, whatever a query says."""
-    allowed = ", ".join(quoted(str(path)) for path in paths)
+    allowed = ", ".join(literal(str(path)) for path in paths)
     connection.execute(f"SET allowed_paths = [{allowed}]")
     connection.execute("SET enable_external_access = false")
     connection.execute("SET lock_configuration = true")

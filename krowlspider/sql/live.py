@@ -49,7 +49,7 @@ FILE_OF = {
 }
 
 
-class Frontier(NamedTuple):
+class FrontierSource(NamedTuple):
     """A frontier that is read: its number among all, the name of its crawl, what hashes its URLs,
     and its delays."""
 
@@ -68,7 +68,9 @@ def _time(seconds: float) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if 0 < seconds < _LAST else None
 
 
-def _seed(frontier: Frontier, url: str, depth: int, key: bytes) -> tuple[str | None, int, str]:
+def _seed(
+    frontier: FrontierSource, url: str, depth: int, key: bytes
+) -> tuple[str | None, int, str]:
     """Return the seed as far as the row itself says, and what joins it with its own row."""
     is_seed = not (key or depth)
     if is_seed:
@@ -76,7 +78,7 @@ def _seed(frontier: Frontier, url: str, depth: int, key: bytes) -> tuple[str | N
     return url if is_seed else None, frontier.source, key.hex()
 
 
-def _queued(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...]:
+def _queued(frontier: FrontierSource, key: bytes, value: bytes) -> tuple[Any, ...]:
     entry, host = entry_of(key, value), host_in(key)
     seed, source, seed_key = _seed(frontier, entry.url, entry.depth, entry.seed)
     return (
@@ -88,7 +90,7 @@ def _queued(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...]:
     )
 
 
-def _page(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...] | None:
+def _page(frontier: FrontierSource, key: bytes, value: bytes) -> tuple[Any, ...] | None:
     host = host_of_page(key)
     if (row := read_row(value, host)) is None:
         return None
@@ -108,7 +110,7 @@ def _page(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...] | Non
     )
 
 
-def _host(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...]:
+def _host(frontier: FrontierSource, key: bytes, value: bytes) -> tuple[Any, ...]:
     host = decode_host(host_in(key), value)
     return (
         *(frontier.crawl, host.name, host.domain, host.health.words),
@@ -119,11 +121,11 @@ def _host(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...]:
     )
 
 
-def _words(frontier: Frontier, key: bytes, value: bytes) -> tuple[Any, ...]:
+def _words(frontier: FrontierSource, key: bytes, value: bytes) -> tuple[Any, ...]:
     return frontier.source, key[1:].hex(), words_in(value).tag or None
 
 
-_READERS: dict[str, Callable[[Frontier, bytes, bytes], tuple[Any, ...] | None]] = {
+_READERS: dict[str, Callable[[FrontierSource, bytes, bytes], tuple[Any, ...] | None]] = {
     "hosts": _host,
     "queue": _queued,
     "poison": _queued,
@@ -133,7 +135,7 @@ _READERS: dict[str, Callable[[Frontier, bytes, bytes], tuple[Any, ...] | None]] 
 }
 
 
-class Files:
+class FrontierFiles:
     """Writes the rows of frontiers to a Parquet file for each of WRITTEN, in a folder.
 
     ``left_out`` counts the rows that another version has written.
@@ -145,7 +147,9 @@ class Files:
         self._writers: dict[str, Any] = {}
         self.left_out = 0
 
-    def add(self, frontier: Frontier, part: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+    def add(
+        self, frontier: FrontierSource, part: str, pairs: Iterable[tuple[bytes, bytes]]
+    ) -> None:
         """Write the rows of some pairs of a part; a part without any gets its file too."""
         name = FILE_OF[part]
         rows = self._rows.setdefault(name, [])

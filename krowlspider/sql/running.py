@@ -12,8 +12,8 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.errors import KrowlError, data_size, duration, need
-from krowlspider.sql.statement import plain
-from krowlspider.sql.tables import name
+from krowlspider.sql.statement import error_line
+from krowlspider.sql.tables import identifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -116,14 +116,14 @@ class Run:
         """Return what a person is told of an error. Arrow hands on those of DuckDB as its own."""
         if _NO_MEMORY in str(error) or isinstance(error, MemoryError):
             return self._too_much()
-        said = plain(error, self._text)
+        said = error_line(error, self._text)
         if _NO_COLUMN.search(said):
             said += "".join(map(self._columns, self._tables))
         return KrowlError(said)
 
     def _columns(self, table: str) -> str:
         """Return what columns a table has, as the end of a message."""
-        found = self._connection.execute(f"DESCRIBE {name(table)}").fetchall()
+        found = self._connection.execute(f"DESCRIBE {identifier(table)}").fetchall()
         return f"; {table} has {', '.join(row[0] for row in found)}"
 
     def _too_much(self) -> KrowlError:

@@ -79,7 +79,7 @@ def _parsed(text: str) -> Any:
     try:
         found = duckdb.extract_statements(text)
     except duckdb.Error as error:
-        raise KrowlError(plain(error, text)) from error
+        raise KrowlError(error_line(error, text)) from error
     if not found:
         raise KrowlError('the SQL is empty: give a query, such as "SHOW TABLES"')
     if len(found) != 1:
@@ -195,7 +195,7 @@ def _place(part: dict[str, Any], text: str) -> str:
     return f"line {line}, column {column}: "
 
 
-def plain(error: Exception, text: str) -> str:
+def error_line(error: Exception, text: str) -> str:
     """Return an error of DuckDB in one line, with the place in the query if it names one."""
     said, _, rest = str(error).partition("\n")
     message = said.partition("Error: ")[2] or said

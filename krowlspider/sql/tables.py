@@ -118,26 +118,26 @@ def columns_of(table: str) -> tuple[Column, ...]:
     return (*TABLES[table], *PARTITIONS[table])
 
 
-def quoted(text: str) -> str:
-    """Return a string of SQL."""
+def literal(text: str) -> str:
+    """Return a text as a string literal of SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
-def name(text: str) -> str:
-    """Return a name of SQL."""
+def identifier(text: str) -> str:
+    """Return a name as a quoted identifier of SQL."""
     return '"' + text.replace('"', '""') + '"'
 
 
 def empty(columns: tuple[Column, ...]) -> str:
     """Return a query without rows."""
-    nulls = ", ".join(f"NULL::{_TYPES[each.type]} AS {name(each.name)}" for each in columns)
+    nulls = ", ".join(f"NULL::{_TYPES[each.type]} AS {identifier(each.name)}" for each in columns)
     return f"SELECT {nulls} WHERE false"
 
 
 def of_files(table: str) -> str:
     """Return the query of a table of the catalogue over its rows, ``files.TABLE``."""
-    columns = ", ".join(name(each.name) for each in columns_of(table))
-    return f"SELECT {columns} FROM files.{name(table)}"
+    columns = ", ".join(identifier(each.name) for each in columns_of(table))
+    return f"SELECT {columns} FROM files.{identifier(table)}"
 
 
 def of_frontier(table: str) -> str:
@@ -146,11 +146,11 @@ def of_frontier(table: str) -> str:
     Rows name their seed by the number of its frontier and its key.
     """
     columns = ", ".join(
-        f"coalesce(s.url, r.{name(each.name)}) AS seed"
+        f"coalesce(s.url, r.{identifier(each.name)}) AS seed"
         if each.name == "seed"
         else "w.tag AS tag"
         if each.name == "tag"
-        else f"r.{name(each.name)}"
+        else f"r.{identifier(each.name)}"
         for each in LIVE[table]
     )
     joins = "".join(
@@ -159,4 +159,4 @@ def of_frontier(table: str) -> str:
         for other, short in (("seeds", "s"), ("words", "w"))
         if _SEED[0] in LIVE[table]
     )
-    return f"SELECT {columns} FROM frontier.{name(table)} r{joins}"
+    return f"SELECT {columns} FROM frontier.{identifier(table)} r{joins}"

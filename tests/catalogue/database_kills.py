@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from tests.catalogue.made_rows import ALL, made_rows
 
 
@@ -17,7 +17,7 @@ def names(files: int) -> list[str]:
 
 
 def main(url: str, files: str, rows: str) -> None:
-    sink = database(url, ALL, print)
+    sink = sink_at(url, ALL, print)
     done = sink.done()
     print("open", flush=True)
     for name in names(int(files)):

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 import pytest
 
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from krowlspider.catalogue.postgresql import PostgresqlSink
 from krowlspider.catalogue.server import Server
 from tests.catalogue.database_kills import names
@@ -53,7 +53,7 @@ def test_a_killed_client_goes_on(request: pytest.FixtureRequest, tmp_path: Path,
 
 def test_a_killed_server_goes_on(postgresql: support.Server) -> None:
     files, made = names(FILES), f"kills-{uuid4()}"
-    with closing(database(postgresql.make(f"{made}-calm"), ALL, pytest.fail)) as sink:
+    with closing(sink_at(postgresql.make(f"{made}-calm"), ALL, pytest.fail)) as sink:
         for name in files:
             sink.write(name, made_rows(name, ROWS))
     url, lines, over = postgresql.make(made), list[str](), Event()

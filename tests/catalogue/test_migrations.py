@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.catalogue.columns import PARTITIONS, TABLES
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from krowlspider.catalogue.migrations import MIGRATIONS, NAMES, OWN, OWN_COLUMNS, pending
 from krowlspider.errors import KrowlError
 from krowlspider.policies.keys import KEYS
@@ -35,7 +35,7 @@ VIEWS = ("page", "latest_robots", "host", "host_error", "host_speed", "seed_tota
 
 
 def test_columns_of_the_tables_are_those_of_the_rows(postgresql: Server) -> None:
-    with closing(database(postgresql.make("columns"), ALL, pytest.fail)):
+    with closing(sink_at(postgresql.make("columns"), ALL, pytest.fail)):
         found = postgresql.ask(
             "columns",
             "SELECT table_name, column_name, data_type, is_nullable"
@@ -94,12 +94,12 @@ def test_a_foreign_table_of_our_name_stays_as_it_is(postgresql: Server, tmp_path
         ask("foreign", f"CREATE SCHEMA IF NOT EXISTS {schema}")
         ask("foreign", f"CREATE TABLE {schema}.host AS SELECT 'theirs' AS name")
     with pytest.raises(KrowlError, match=r"^schema krowl of PostgreSQL at .* has a table host "):
-        database(url, ALL, pytest.fail)
+        sink_at(url, ALL, pytest.fail)
     assert ask("foreign", "SELECT * FROM krowl.host") == [("theirs",)]
     assert ask("foreign", "SELECT to_regclass('krowl.file')") == [(None,)]
     # Beside one in another schema, ours is made.
     ask("foreign", "ALTER TABLE krowl.host RENAME TO their_host")
-    with closing(database(url, ALL, pytest.fail)) as sink:
+    with closing(sink_at(url, ALL, pytest.fail)) as sink:
         ask("foreign", "CREATE TABLE krowl.staged_page_by_file ()")
         sink.write("a", made_rows("a", 1, ("page_by_file",)))
     assert ask("foreign", "SELECT * FROM public.host, krowl.their_host") == [("theirs", "theirs")]
@@ -109,7 +109,7 @@ def test_a_foreign_table_of_our_name_stays_as_it_is(postgresql: Server, tmp_path
         connection.execute("CREATE TABLE host AS SELECT 'theirs' AS name")
     before = path.read_bytes()
     with pytest.raises(KrowlError, match=r"foreign\.db has a table host that"):
-        database(f"sqlite:///{path}", ALL, pytest.fail)
+        sink_at(f"sqlite:///{path}", ALL, pytest.fail)
     assert path.read_bytes() == before
 
 
@@ -117,10 +117,10 @@ def test_a_newer_schema_is_refused(postgresql: Server, tmp_path: Path) -> None:
     newer, path = f"INSERT INTO {OWN} VALUES (9, '0009_later', now())", tmp_path / "newer.db"
     url = postgresql.make("newer")
     for each in (url, f"sqlite:///{path}"):
-        database(each, ALL, pytest.fail).close()
+        sink_at(each, ALL, pytest.fail).close()
     postgresql.ask("newer", f"SET search_path = krowl; {newer}")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(newer.replace("now()", "''"))
     for each in (url, f"sqlite:///{path}"):
         with pytest.raises(KrowlError, match="made by a newer krowlspider: it has migration 9"):
-            database(each, ALL, pytest.fail)
+            sink_at(each, ALL, pytest.fail)

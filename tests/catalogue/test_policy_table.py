@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from krowlspider.policies.sheets import Policies
 from tests.catalogue.made_rows import ALL
 from tests.support.crawling import scrapy
@@ -39,7 +39,7 @@ INSERT INTO public.domain_policies VALUES
 @pytest.mark.slow
 def test_rows_land_as_sheets(postgresql: Server, tmp_path: Path) -> None:
     path, url = tmp_path / "policies.toml", postgresql.make("policies")
-    database(url, ALL, pytest.fail).close()
+    sink_at(url, ALL, pytest.fail).close()
     for query in (ROWS, FERROCRAWL):
         postgresql.ask("policies", query)
     scrapy("krowl", "policies", "--from", url, "-o", path)
@@ -68,7 +68,7 @@ def test_a_file_of_sqlite_is_read_and_not_made(tmp_path: Path) -> None:
     path, url = tmp_path / "catalogue.db", f"sqlite:///{tmp_path / 'catalogue.db'}"
     assert b"unable to open" in scrapy("krowl", "policies", "--from", url, code=2).stderr
     assert not path.exists()
-    database(url, ALL, pytest.fail).close()
+    sink_at(url, ALL, pytest.fail).close()
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("INSERT INTO policy (name, match, depth) VALUES ('a', 'b.example', 2)")
     said = scrapy("krowl", "policies", "--from", url)

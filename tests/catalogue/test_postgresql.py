@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 
 from krowlspider.catalogue.columns import TABLES
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from krowlspider.catalogue.postgresql import PostgresqlSink
 from krowlspider.catalogue.server import WAIT_MAX, Server
 from krowlspider.catalogue.spool import URL_MAX
@@ -62,7 +62,7 @@ def tables_of(server: support.Server, name: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def expected(postgresql: support.Server) -> list[Any]:
     """The tables that nothing has disturbed."""
-    with closing(database(postgresql.make("undisturbed"), ALL, pytest.fail)) as sink:
+    with closing(sink_at(postgresql.make("undisturbed"), ALL, pytest.fail)) as sink:
         for file in FILES:
             sink.write(file, made_rows(file, ROWS))
     return tables_of(postgresql, "undisturbed")
@@ -223,12 +223,12 @@ AT = f"u:{SECRET}@127.0.0.1"
         (f"postgresql://{AT}:1/postgres", "127.0.0.1:1/postgres cannot be used: .* refused"),
         (f"postgresql://u:{SECRET}@host.invalid/x", "failed to resolve host 'host.invalid'"),
         (f"postgresql://u:{SECRET}/slash@127.0.0.1/x", "write / as %2F"),
-        (f"postgresql://u:{SECRET}#@127.0.0.1/x", "the URL of PostgreSQL is none"),
-        (f"postgresql://{AT}/x?pass={SECRET}", "the URL of PostgreSQL is none"),
-        (f"postgresql://u:{SECRET}%zz@127.0.0.1/x", "the URL of PostgreSQL is none"),
-        (f"mysql://{AT}/x", "mysql:// is the URL of no database here"),
+        (f"postgresql://u:{SECRET}#@127.0.0.1/x", "not a URL of PostgreSQL"),
+        (f"postgresql://{AT}/x?pass={SECRET}", "not a URL of PostgreSQL"),
+        (f"postgresql://u:{SECRET}%zz@127.0.0.1/x", "not a URL of PostgreSQL"),
+        (f"mysql://{AT}/x", "mysql://... is not a URL of PostgreSQL or SQLite"),
         (f"{AT}/x", "not the URL of a database"),
-        ("sqlite:///", "sqlite:// is the URL of no database here"),
+        ("sqlite:///", "sqlite://... is not a URL of PostgreSQL or SQLite"),
         ("sqlite:////nowhere/x.db", "/nowhere/x.db cannot be used: unable to open"),
         ("sqlite:////etc/passwd", "/etc/passwd cannot be used: file is not a database"),
     ],
@@ -240,9 +240,7 @@ def test_a_database_that_is_none_is_refused_without_its_password(
     monkeypatch.setenv("HOME", "/nowhere")
     right = postgresql.url().split(":")[2].split("@")[0]
     with pytest.raises(KrowlError, match=error) as raised:
-        database(
-            url.replace("PORT", str(postgresql.port)).replace("RIGHT", right), ALL, pytest.fail
-        )
+        sink_at(url.replace("PORT", str(postgresql.port)).replace("RIGHT", right), ALL, pytest.fail)
     text = str(raised.value)
     assert SECRET not in text
     assert support.PASSWORD not in text
@@ -254,14 +252,14 @@ def test_a_user_without_rights_is_told_so(postgresql: support.Server, name: str)
     postgresql.make(name)
     url = f"postgresql://{name}:p@127.0.0.1:{postgresql.port}/{name}"
     with pytest.raises(KrowlError, match=r"permission denied for database .*: grant it to"):
-        database(url, ALL, pytest.fail)
+        sink_at(url, ALL, pytest.fail)
 
 
 def test_a_database_in_another_encoding_is_refused(postgresql: support.Server) -> None:
     words = "CREATE DATABASE latin ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
     postgresql.ask("postgres", words)
-    with pytest.raises(KrowlError, match="is in LATIN1: make it with ENCODING 'UTF8'"):
-        database(postgresql.url("latin"), ALL, pytest.fail)
+    with pytest.raises(KrowlError, match="has the encoding LATIN1: create it with ENCODING 'UTF8'"):
+        sink_at(postgresql.url("latin"), ALL, pytest.fail)
 
 
 def test_a_url_too_long_for_an_index_is_left_out_and_told(
@@ -269,7 +267,7 @@ def test_a_url_too_long_for_an_index_is_left_out_and_told(
 ) -> None:
     ((_, row),) = made_rows(FILES[0], 1, ("page_by_file",))
     lines: list[str] = []
-    with closing(database(postgresql.make(name), ALL, lines.append)) as sink:
+    with closing(sink_at(postgresql.make(name), ALL, lines.append)) as sink:
         # Random letters, as PostgreSQL compresses keys.
         text = "https://a.example/" + os.urandom(URL_MAX).hex()
         longest = row | {"url": text[:URL_MAX]}

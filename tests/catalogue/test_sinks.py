@@ -12,7 +12,7 @@ import pytest
 from pyarrow.dataset import dataset
 
 from krowlspider.catalogue.columns import PARTITIONS, TABLES
-from krowlspider.catalogue.databases import database
+from krowlspider.catalogue.databases import sink_at
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.catalogue.sqlite import SqliteSink
 from krowlspider.errors import KrowlError
@@ -46,7 +46,7 @@ class _Postgresql:
         self.url = server.make(self._name)
 
     def open(self, tables: frozenset[str] = ALL) -> Sink:
-        return database(self.url, tables, pytest.fail)
+        return sink_at(self.url, tables, pytest.fail)
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         return list(self._server.ask(self._name, f"SET search_path = krowl; {query}"))
@@ -62,7 +62,7 @@ class _Sqlite:
         self.url = f"sqlite:///{path}"
 
     def open(self, tables: frozenset[str] = ALL) -> Sink:
-        return database(self.url, tables, pytest.fail)
+        return sink_at(self.url, tables, pytest.fail)
 
     def ask(self, query: str) -> list[tuple[Any, ...]]:
         with closing(sqlite3.connect(self._path)) as connection:

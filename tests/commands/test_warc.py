@@ -435,7 +435,7 @@ WORDS = (
             "--host http://a.test fits",
         ),
         (["serve", "FOLDER", "--port", "http"], "--port http: give 1 to 65535, or 0 for a free"),
-        (["serve", "FOLDER", "--cors", "example.org"], "--cors example.org is no origin: give"),
+        (["serve", "FOLDER", "--cors", "example.org"], "--cors example.org is not an origin: give"),
         (
             ["serve", "FOLDER", "--bind", "192.0.2.1"],
             "nothing can listen at port 8091 of 192",

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.rpc.grpc_server import GrpcServer
 from krowlspider.rpc.options import Options
-from krowlspider.rpc.shell import Shell
 from tests.archive.captures import capture, written
 
 grpc = pytest.importorskip("grpc.aio") and pytest.importorskip("grpc")
@@ -29,14 +29,14 @@ COUNT, LONG = 1000, "x" * 16_000
 
 @asynccontextmanager
 async def serving(folders: Mapping[str, Path]) -> AsyncIterator[SimpleNamespace]:
-    shell = Shell(Options("127.0.0.1:0"))
-    control.add_to(shell, None, folders)
-    port = await shell.start()
+    server = GrpcServer(Options("127.0.0.1:0"))
+    control.add_to(server, None, folders)
+    port = await server.start()
     try:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
             yield SimpleNamespace(ask=pb_grpc.CrawlServiceStub(channel).StreamResults)
     finally:
-        await shell.stop()
+        await server.stop()
 
 
 async def read(call: Any, most: int) -> tuple[list[str], str]:

@@ -9,7 +9,7 @@ CREATE TABLE file (
     written_at timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
 
--- One row a capture: response, revisit, resource.
+-- One row a capture: response or revisit of HTTP.
 CREATE TABLE "fetch" (
     url_surtkey text NOT NULL,
     url text NOT NULL,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from krowlspider.errors import need
 
 if TYPE_CHECKING:
-    from krowlspider.rpc.shell import Shell
+    from krowlspider.rpc.grpc_server import GrpcServer
     from krowlspider.rpc.urlfrontier.crawls import Crawls
     from krowlspider.rpc.urlfrontier.service import Service
 
 _NAME = "urlfrontier.URLFrontier"
 
 
-def add(shell: Shell, crawls: Crawls) -> Service:
+def add(server: GrpcServer, crawls: Crawls) -> Service:
     """Add the service to a server that is not started, and return it. Start it after the server,
     and stop it when the server has stopped.
 
@@ -26,6 +26,6 @@ def add(shell: Shell, crawls: Crawls) -> Service:
     need("google.protobuf", "grpc")
     service: Service = need("krowlspider.rpc.urlfrontier.service", "grpc").Service(crawls)
     generated = need("krowlspider.rpc.generated.urlfrontier_pb2_grpc", "grpc")
-    generated.add_URLFrontierServicer_to_server(service, shell.server)
-    shell.offer(_NAME)
+    generated.add_URLFrontierServicer_to_server(service, server.aio)
+    server.offer(_NAME)
     return service

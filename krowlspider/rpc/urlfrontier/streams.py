@@ -174,7 +174,7 @@ async def _taken(given: list[tuple[str, Report]], put: Put) -> list[Status]:
     except (KrowlError, *STORE_ERRORS):
         return [Status.FAIL] * len(given)
     for fault in {str(each) for each in found if not isinstance(each, Status)}:
-        _log.warning("URLs of a client are not taken: %s", fault)
+        _log.warning("URLs of a client were answered with FAIL: %s", fault)
     return [each if isinstance(each, Status) else Status.FAIL for each in found]
 
 

@@ -59,9 +59,9 @@ _CHANNEL_OPTIONS = (
 )
 
 
-class Shell:
-    """A server with health service and reflection. Add services to ``server`` before `start`, and
-    name each with `offer`.
+class GrpcServer:
+    """A server with health service and reflection. Before `start`, add services to ``aio``, the
+    server of grpc itself, and name each with `offer`.
 
     ``counts`` has the calls that were begun by ``call``, and those refused by ``token``, ``limit``
     (too many at a time), ``deadline`` (over DEADLINE) and ``unread`` (the message was too large, or
@@ -77,7 +77,7 @@ class Shell:
         self.counts: Counter[str] = Counter()
         self._names: list[str] = []
         guard = _guard(self._grpc, options.token.encode(), self.counts)
-        self.server = self._grpc.aio.server(
+        self.aio = self._grpc.aio.server(
             interceptors=(guard,), options=_CHANNEL_OPTIONS, maximum_concurrent_rpcs=_READ_MAX
         )
         self._health = need("grpc_health.v1.health", "grpc").aio.HealthServicer()
@@ -92,10 +92,10 @@ class Shell:
         :raises SettingsError: the port is taken, or the files of TLS cannot be read
         """
         grpc, health = self._grpc, need("grpc_health.v1.health_pb2_grpc", "grpc")
-        health.add_HealthServicer_to_server(self._health, self.server)
+        health.add_HealthServicer_to_server(self._health, self.aio)
         reflection = need("grpc_reflection.v1alpha.reflection", "grpc")
         names = (*self._names, "grpc.health.v1.Health", reflection.SERVICE_NAME)
-        reflection.enable_server_reflection(names, self.server)
+        reflection.enable_server_reflection(names, self.aio)
         await self.set_ready(is_ready=False)
         options = self._options
         try:
@@ -104,14 +104,14 @@ class Shell:
                 credentials = grpc.ssl_server_credentials(
                     [(key, cert)], client_ca, require_client_auth=client_ca is not None
                 )
-                port: int = self.server.add_secure_port(options.address, credentials)
+                port: int = self.aio.add_secure_port(options.address, credentials)
             else:
-                port = self.server.add_insecure_port(options.address)
+                port = self.aio.add_insecure_port(options.address)
         except (OSError, RuntimeError) as error:
             raise SettingsError(
                 f"KROWL_GRPC={options.address} cannot be listened at: {error}"
             ) from error
-        await self.server.start()
+        await self.aio.start()
         return port
 
     async def set_ready(self, *, is_ready: bool) -> None:
@@ -123,7 +123,7 @@ class Shell:
     async def stop(self) -> None:
         """Take no more calls, and end those that run after a second."""
         await self._health.enter_graceful_shutdown()
-        await self.server.stop(_GRACE)
+        await self.aio.stop(_GRACE)
 
 
 def _guard(grpc: Any, token: bytes, counts: Counter[str]) -> Any:

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from krowlspider.errors import SettingsError
-from krowlspider.rpc import shell
+from krowlspider.rpc import grpc_server
+from krowlspider.rpc.grpc_server import CALLS_MAX, MESSAGE_MAX, GrpcServer
 from krowlspider.rpc.options import Options
-from krowlspider.rpc.shell import CALLS_MAX, MESSAGE_MAX, Shell
 
 grpc = pytest.importorskip("grpc.aio") and pytest.importorskip("grpc")
 health_pb2 = pytest.importorskip("grpc_health.v1.health_pb2")
@@ -49,14 +49,14 @@ async def endless(_: bytes, __: Any) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def serving(options: Options) -> AsyncIterator[tuple[Shell, int]]:
-    made = Shell(options)
+async def serving(options: Options) -> AsyncIterator[tuple[GrpcServer, int]]:
+    made = GrpcServer(options)
     handlers = {
         "Echo": grpc.unary_unary_rpc_method_handler(echo),
         "Endless": grpc.unary_stream_rpc_method_handler(endless),
     }
     handler = grpc.method_handlers_generic_handler("test.Test", handlers)
-    made.server.add_generic_rpc_handlers((handler,))
+    made.aio.add_generic_rpc_handlers((handler,))
     made.offer("test.Test")
     port = await made.start()
     try:
@@ -106,7 +106,7 @@ async def check_calls() -> None:
 
 
 def test_calls_need_the_token_and_keep_to_the_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shell, "DEADLINE", 0.2)
+    monkeypatch.setattr(grpc_server, "DEADLINE", 0.2)
     asyncio.run(check_calls())
 
 
@@ -216,7 +216,7 @@ def test_a_port_in_use_is_named() -> None:
 
 
 async def start(options: Options) -> None:
-    made = Shell(options)
+    made = GrpcServer(options)
     try:
         await made.start()
     finally:
