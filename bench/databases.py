@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from krowlspider.catalogue.sinks import Row
 
 # A crawl has about as many rows of pages as of fetches, and one of a host for ten.
-_EVERY = {"fetch": 1, "page": 1, "host": 10}
+_EVERY = {"fetch": 1, "page_by_file": 1, "host_by_file": 10}
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _TELL = partial(print, flush=True)
 

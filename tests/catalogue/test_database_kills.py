@@ -41,7 +41,7 @@ def test_a_killed_client_goes_on(request: pytest.FixtureRequest, tmp_path: Path,
             assert process.stdout is not None
             assert process.stdout.readline() == b"open\n"
             try:
-                assert process.wait(chance.uniform(0.0, 0.4)) == 0
+                assert process.wait(chance.uniform(0.0, 0.05 * (kills + 1))) == 0
             except subprocess.TimeoutExpired:
                 process.kill()
                 kills += 1

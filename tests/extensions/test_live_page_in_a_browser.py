@@ -211,7 +211,7 @@ SLOW = '[[sheet]]\nname = "slow"\nmatch = ["b.test"]\ndelay = 8\nmax_pages = 1\n
 def test_the_page_says_how_fresh_each_class_of_hosts_stays(tmp_path: Path) -> None:
     async def main(url: str) -> list[str]:
         async with opened(url, tmp_path / "profile") as tab:
-            await tab.wait('!document.getElementById("freshness").hidden')
+            await tab.wait('document.getElementById("freshness")?.hidden === false')
             for width in (1200, PHONE):
                 await check_width(tab, width)
                 await tab.picture(tmp_path / f"forecast-{width}.png", width, 2500)

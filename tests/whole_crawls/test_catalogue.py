@@ -81,7 +81,7 @@ def test_it_has_each_capture_of_the_index_once(tmp_path: Path):
         assert (line.key, line.url, line.status) == (key, url, str(status))
     [(fetches, robots)] = duckdb.sql(
         f"select sum(fetches), (select count(*) from '{whole}/robots/**/*.parquet')"
-        f" from '{whole}/host/**/*.parquet'"
+        f" from '{whole}/host_by_file/**/*.parquet'"
     ).fetchall()
     assert (fetches, robots) == (len(captures), GRAPH.hosts)
     told = duckdb.sql(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from scrapy.utils.project import get_project_settings
+from scrapy.settings import Settings
 
 from krowlspider.rpc.urlfrontier.crawls import Crawls
 from krowlspider.rpc.urlfrontier.intake import Report, Status
@@ -32,8 +32,16 @@ class Clock:
         self.now += seconds
 
 
+def project_settings() -> Settings:
+    """Return those of this project. Scrapy's function for it changes the environment, which the
+    processes of later tests have too."""
+    settings = Settings()
+    settings.setmodule("krowlspider.project", priority="project")
+    return settings
+
+
 def opened(path: Path, clock: Clock, **settings: object) -> Crawls:
-    found = get_project_settings()
+    found = project_settings()
     for name, value in settings.items():
         found.set(name, value, priority="cmdline")
     return Crawls(path, found, wall=clock, monotonic=clock)

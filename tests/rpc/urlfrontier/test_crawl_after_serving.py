@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scrapy.utils.project import get_project_settings
 
 from krowlspider.rpc.urlfrontier.crawls import Crawls
-from tests.rpc.urlfrontier.served import discovered, known
+from tests.rpc.urlfrontier.served import discovered, known, project_settings
 from tests.support.crawls import anchors, crawl_of, page
 from tests.support.simulated_crawl import interrupt
 from tests.support.simulated_loop import clocks
@@ -43,7 +42,7 @@ def test_a_block_of_a_client_holds_in_a_later_crawl(tmp_path: Path) -> None:
         hosts = [f"{name}.test:{web.port}" for name in "abc"]
         crawl = crawl_of(web, tmp_path, [web.url("c.test")])
         crawls = Crawls(
-            crawl.jobdir, get_project_settings(), wall=clocks.wall, monotonic=clocks.monotonic
+            crawl.jobdir, project_settings(), wall=clocks.wall, monotonic=clocks.monotonic
         )
         served = crawls.begun("")
         served.put(discovered(*(f"http://{host}/" for host in hosts)))
