@@ -224,6 +224,10 @@ _TABLE = (
         *("claimed <= last_fetch or at >= due", "claimed <= last_fetch"),
     ),
     (
+        *("moved-pages-as-often", "pages that moved are asked ever more seldom", _GONE),
+        *("if self.state is State.PRESENT:", "if self.state is not State.MISSING:"),
+    ),
+    (
         *("gone-at-once", "one 404 is no tombstone", _GONE),
         *("CONFIRMED = 2", "CONFIRMED = 1"),
     ),

@@ -55,8 +55,9 @@ def test_a_temporary_redirect_says_nothing(status: int) -> None:
     assert after(status, status).state is State.PRESENT
 
 
-def test_waits_are_doubled_to_a_month() -> None:
-    waits = [after(*[404] * count).wait for count in range(1, 9)]
+@pytest.mark.parametrize("status", [404, 301])
+def test_waits_are_doubled_to_a_month(status: int) -> None:
+    waits = [after(*[status] * count).wait for count in range(1, 9)]
     assert waits == [AGAIN * 2**number for number in range(5)] + [AGAIN_MAX] * 3
     assert after().wait is None
 

@@ -23,10 +23,16 @@ from krowlspider.recrawl.value import (
 
 DAY = 86_400.0
 estimates = st.builds(Estimate, st.floats(0.05, SHAPE_MAX), st.floats(60.0, SECONDS_MAX))
+
+
 waits = st.floats(INTERVAL_MIN, INTERVAL_MAX)
 weights = st.floats(0.01, 100.0)
 thresholds = st.floats(1.0, 1e9)
 identities = st.binary(min_size=8, max_size=8)
+
+
+def test_a_page_waits_ten_minutes_to_a_year() -> None:
+    assert (INTERVAL_MIN, INTERVAL_MAX) == (10 * 60, 365 * 24 * 60 * 60)
 
 
 def freshness(rate: float, requests: float) -> float:
