@@ -7,5 +7,5 @@ from bench import sheets
 
 def test_each_figure_is_measured() -> None:
     figures = sheets.measure(200, 1)
-    assert len(figures) == 6
+    assert len(figures) == 7
     assert min(figures.values()) >= 0
