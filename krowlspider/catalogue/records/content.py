@@ -15,7 +15,7 @@ from krowlspider.errors import KrowlError, need
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.encoding import encoding_of
-from krowlspider.urls.page.headers import bounded
+from krowlspider.urls.page.headers import bounded, bounded_with_link_texts
 from krowlspider.urls.page.links import MAX_LANG, MAX_TITLE, read_text
 
 if TYPE_CHECKING:
@@ -105,7 +105,8 @@ def head_of(body: bytes, url: str, charset: str | None) -> Head:
 
 def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
     """Yield the links of the HTML of ``url`` in their order, the first LINKS_MAX of them."""
-    [bases], [anchors] = _LINKS.extract_grouped(bounded(body), encoding_of(body, charset))
+    html = bounded_with_link_texts(body)
+    [bases], [anchors] = _LINKS.extract_grouped(html, encoding_of(body, charset))
     base = _base(bases, url)
     for hrefs, texts, rels in anchors[:LINKS_MAX]:
         target = normalise(hrefs[0], base)

@@ -30,6 +30,9 @@ _TAGS_MAX = 100_000
 # elements.
 _TAGS_SAFE = 12_000
 _WALK_MAX = (_TAGS_SAFE // 2) ** 2
+# Links of a page of which the texts are read, outside the crawl. They may walk as many times
+# _TAGS_MAX elements, in some seconds, but only on a page with "<a" in its comments or scripts.
+LINK_TAGS_MAX = 6000
 # A page with no more bytes cannot exceed _WALK_MAX: "<a>" has 3 bytes and "</b>" 4, so b bytes walk
 # at most b * b / 48 elements.
 _BYTES_SAFE = 41_500
@@ -50,6 +53,12 @@ _NAME = re.compile(rb"<[A-Za-z][^ \t\n\r\f>/]*\Z")
 _NEEDLESS_END = re.compile(
     rb"</(?=[a-z])(?!(?:script|style|title|textarea|xmp|iframe|noembed|noframes)\b)", re.IGNORECASE
 )
+# The same but for those of links.
+_NEEDLESS_BUT_LINKS = re.compile(
+    rb"</(?=[a-z])(?!(?:a|script|style|title|textarea|xmp|iframe|noembed|noframes)\b)",
+    re.IGNORECASE,
+)
+_LINK_TAG = re.compile(rb"<(/?)a(?=[\s/>])", re.IGNORECASE)
 _FRAMESET = re.compile(rb"<(?=frameset[\s/>])", re.IGNORECASE)
 _BODY = re.compile(rb"<(?=body[\s/>])", re.IGNORECASE)
 _NUL_IN_NAME = re.compile(rb"<[^>\s\0]{0,8}\0")
@@ -57,8 +66,11 @@ _NUL_IN_NAME = re.compile(rb"<[^>\s\0]{0,8}\0")
 _MAYBE_END = re.compile(rb"<(?![A-Za-z!?])")
 
 
-def bounded(body: bytes) -> bytes:
-    """Return ``body``, or for a very large one a copy that is cut or lacks its needless end tags.
+def bounded(
+    body: bytes, needless: re.Pattern[bytes] = _NEEDLESS_END, walk_max: int = _WALK_MAX
+) -> bytes:
+    """Return ``body``, or for a very large one a copy that is cut or lacks its ``needless`` end
+    tags.
 
     The result has the links of ``body`` up to the cut, but for "</" and a letter in an attribute.
     """
@@ -80,12 +92,44 @@ def bounded(body: bytes) -> bytes:
     if _NUL_IN_NAME.search(body):
         # The scanner leaves NUL out, so it may hide such tags.
         return _first_tags(body, _TAGS_SAFE)
-    body = _FRAMESET.sub(b"<!", _NEEDLESS_END.sub(b"<!", body))
+    body = _FRAMESET.sub(b"<!", needless.sub(b"<!", body))
     if first := _BODY.search(body):
         body = body[: first.end()] + _BODY.sub(b"<!", body[first.end() :])
-    if len(_MAYBE_END.findall(body)) * min(tags, _TAGS_MAX) <= _WALK_MAX:
+    if len(_MAYBE_END.findall(body)) * min(tags, _TAGS_MAX) <= walk_max:
         return body
     return _first_tags(body, _TAGS_SAFE)
+
+
+def bounded_with_link_texts(body: bytes) -> bytes:
+    """Return as `bounded` does a copy from which the texts of links can be read.
+
+    A link ends where it is closed, or where the next one begins (HTML, section 13.2.6.4.7). So no
+    text belongs to two links, and the texts take no more room than the page. The page is cut behind
+    its LINK_TAGS_MAX-th ``<a>``.
+    """
+    ended = _end_links(body[:_BYTES_MAX])
+    return bounded(ended, _NEEDLESS_BUT_LINKS, LINK_TAGS_MAX * _TAGS_MAX)
+
+
+def _end_links(body: bytes) -> bytes:
+    """Return a body in which each link ends before the next begins, and each end has a link."""
+    is_open = False
+    parts: list[bytes] = []
+    at = count = 0
+    for tag in _LINK_TAG.finditer(body):
+        was_open, is_open = is_open, not tag[1]
+        if tag[1]:
+            added = b"" if was_open else b"<!"
+        else:
+            added = b"</a>" if was_open else b""
+            count += 1
+        if added or count == LINK_TAGS_MAX:
+            parts += [body[at : tag.start()], added]
+            # "</a" that closes nothing becomes "<!/a".
+            at = tag.start() + (added == b"<!")
+        if count == LINK_TAGS_MAX:
+            return b"".join(parts)
+    return b"".join([*parts, body[at:]]) if parts else body
 
 
 def _first_tags(body: bytes, count: int) -> bytes:
