@@ -13,6 +13,7 @@ from krowlspider.rpc.urlfrontier.crawl import Figures
 from krowlspider.rpc.urlfrontier.crawls import CrawlsError
 from krowlspider.rpc.urlfrontier.intake import METADATA_MAX, Report
 from krowlspider.rpc.urlfrontier.records import Phase
+from krowlspider.urls.seeds import block_rule
 from tests.rpc.urlfrontier.served import (
     FAIL,
     OK,
@@ -286,17 +287,18 @@ def test_a_block_ends_by_an_order(tmp_path: Path, clock: Clock):
         assert urls(crawl) == [A]
 
 
-def test_a_client_does_not_end_the_block_of_a_person(tmp_path: Path, clock: Clock):
+@pytest.mark.parametrize("rule", ["a.example", block_rule("http://a.example/")])
+def test_a_client_does_not_end_the_block_of_a_person(tmp_path: Path, clock: Clock, rule: str):
     with served(tmp_path, clock) as crawl:
         crawl.put(discovered(A))
         orders = crawl.frontier.schedule.orders
-        orders.take(orders.made("block", "a.example", "a person"))
+        orders.take(orders.made("block", rule, "a person"))
         for until in (clock.now + 10, 0):
             crawl.block("a.example", until)
             clock.move(60)
             crawl.tick()
             assert urls(crawl) == []
-        assert orders.blocks.rules == {"a.example": "a person"}
+        assert orders.blocks.rules == {rule: "a person"}
         assert list(crawl.queue_names(include_inactive=False)) == []
 
 
