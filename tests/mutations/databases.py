@@ -203,6 +203,26 @@ _TABLE = (
         "least = seconds",
     ),
     (
+        *("a-deleted-queue-takes-urls", "a deleted queue leaves nothing", *_INTAKE),
+        *("elif name[0] in self._ledger.leaving:", "elif False:"),
+    ),
+    (
+        *("half-a-queue-stays", "a restart completes a deletion", *_CRAWL),
+        *("for name in sorted(self.ledger.leaving):", "for name in ():"),
+    ),
+    (
+        *("a-default-delay-is-deleted", "1", *_CRAWL),
+        *("CrawlState(state.crawl_id, state.delay)", "CrawlState(state.crawl_id)"),
+    ),
+    (
+        *("later-crawls-have-no-delay", "1", *_CRAWLS),
+        *("self._open[DEFAULT].state.delay", "0.0"),
+    ),
+    (
+        *("leases-are-purged", "what was leased meanwhile is not purged", *_CRAWL),
+        *("item.phase in (Phase.LEASED, Phase.PURGED):", "item.phase is Phase.PURGED:"),
+    ),
+    (
         *("ids-name-folders", "11", *_CRAWLS),
         *("blake2b(name.encode(), digest_size=10).hexdigest()", "name"),
     ),
