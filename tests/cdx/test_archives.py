@@ -157,7 +157,7 @@ def test_broken_line_ends_the_answer(tmp_path: Path):
     small_index(tmp_path / "a.cdxj", ["a", "b"])
     with (tmp_path / "a.cdxj").open("a") as file:
         file.write("c)/ 2026 junk\n")
-    with pytest.raises(ArchiveError, match="a line of an index is broken"):
+    with pytest.raises(ArchiveError, match=r"is broken \(a.cdxj line 3\): scrapy warc index"):
         text_of(Archives([tmp_path]), url="c", output="json")
 
 
