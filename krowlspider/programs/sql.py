@@ -113,7 +113,9 @@ class Command(Program):
             frontier = self._frontier(paths, tables & LIVE.keys(), scratch, end)
             connection = database(limits.memory, scratch, catalogue, frontier)
             used = time.monotonic() - begun
-            self._query = Run(connection, text, limits, statement.tables, used)
+            self._query = Run(
+                connection, statement.text, limits, statement.tables, used, views=statement.views
+            )
             with _output(kind, opts.output) as output:
                 self._query.each(output.begin, output.write)
                 output.end()
