@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Rows of a table, and those with errors that are named.
 ROWS_MAX = 100_000
 _NAMED = 20
+# The line that begins a sheet.
+SHEET = "[[sheet]]"
 # Columns of a number that say nothing of a site.
 _OTHERS = {"id", "created_at", "updated_at"}
 # The columns that may say what a sheet covers, and how they say it.
@@ -107,7 +109,7 @@ def _sheet(values: Mapping[str, object]) -> str:
             if key in keys:
                 raise ValueError(f"{column} says {key} a second time: leave one of them NULL")
             keys[key] = found
-    lines = ["[[sheet]]", f"name = {_toml(_name(values))}", f"match = {_toml(covers)}"]
+    lines = [SHEET, f"name = {_toml(_name(values))}", f"match = {_toml(covers)}"]
     return "\n".join([*lines, *(f"{key} = {_toml(value)}" for key, value in keys.items())]) + "\n"
 
 
