@@ -38,7 +38,7 @@ from krowlspider.node.tree import (
     process_folders,
     processes,
 )
-from krowlspider.rpc.options import Options, check_before_start
+from krowlspider.rpc.options import check_before_start
 from krowlspider.rpc.process import Plan as RpcPlan
 from krowlspider.rpc.process import Server
 from krowlspider.spiders.broad import BroadSpider
@@ -94,8 +94,8 @@ class Serving:
             # Processes of earlier starts have results too.
             earlier = (each.name for each in process_folders(tree.path))
             for name in dict.fromkeys((*self._crawl.processes, *earlier)):
-                archive[name] = str(process_warc_folder(settings, tree.path / name).resolve())
-        plan = RpcPlan(Options.of(settings, token), str(tree.path.resolve()), archive)
+                archive[name] = process_warc_folder(settings, tree.path / name)
+        plan = RpcPlan.of(settings, token, tree.path, archive)
         self._rpc = Server(plan, self._take_rpc_counts)
         self._rpc.start()
 

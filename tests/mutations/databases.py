@@ -177,6 +177,27 @@ _TABLE = (
         *("self._next = max(self._next, self._earliest) + 1 / self._rate", "pass"),
     ),
     (
+        *("a-bad-sheet-is-written", "a bad sheet changes nothing", f"{_RPC}/sheets.py"),
+        *(
+            ("tests/rpc/test_sheets.py",),
+            "Policies.parse(whole, str(self._path), delay_min=self._delay_min)",
+            "pass",
+        ),
+    ),
+    (
+        *("a-sheet-loses-its-keys", "fields that are not set stay", f"{_RPC}/sheets.py"),
+        *(("tests/rpc/test_sheets.py",), "if found and keys else {}", "if False else {}"),
+    ),
+    (
+        *("any-view", "views are checked as the query", *_STATEMENT),
+        *("used |= _tables_of(query, schemas, views.keys())", "pass"),
+    ),
+    (
+        *("a-live-folder-is-removed", "no folder of a live query is removed"),
+        *(f"{_SQL}/scratch.py", ("tests/sql/test_scratch.py",)),
+        *("fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
+    ),
+    (
         *("a-host-twice-at-a-time", "1", *_LEASES),
         *("if queue.leased or (", "if ("),
     ),
