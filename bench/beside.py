@@ -41,8 +41,12 @@ _SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10
 
 
 def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each flood: the ratio of the rates of the crawl with it and the one without,
-    in pages per CPU second, as mean of ``rounds`` pairs of turns with its standard error.
+    """Return a row for each flood: ``cores`` that it takes of the crawl's process, as mean of
+    ``rounds`` pairs of turns with its standard error; what a crawl with a core of its own would
+    have left (``kept``); and the cores that the crawls had.
+
+    What the flood takes is bounded in each second, however much of a core the crawl has. So on a
+    busy machine the ratio of two rates would say nothing.
 
     :raises RuntimeError: the crawls have ended before
     """
@@ -82,22 +86,26 @@ class _Crawl:
 
 
 def _row(flood: str, crawls: list[_Crawl], rounds: int) -> dict[str, Any]:
-    ratios = []
+    taken, had = [], []
     for _ in range(rounds):
         # The second turn, with the crawls swapped, takes out what differs between them.
         pair = [_turn(flood, *order) for order in (crawls, crawls[::-1])]
-        ratios.append((pair[0] * pair[1]) ** 0.5)
-    error = statistics.stdev(ratios) / len(ratios) ** 0.5 if len(ratios) > 1 else 0.0
+        taken.append(statistics.mean(cores for cores, _ in pair))
+        had += [cores for _, cores in pair]
+    error = statistics.stdev(taken) / len(taken) ** 0.5 if len(taken) > 1 else 0.0
     return {
         "flood": flood,
         "rounds": rounds,
-        "kept": round(statistics.mean(ratios), 3),
+        "cores": round(statistics.mean(taken), 3),
         "standard_error": round(error, 3),
+        "kept": round(1 - statistics.mean(taken), 3),
+        "cores_of_a_crawl": round(statistics.mean(had), 2),
     }
 
 
-def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> float:
-    """Return the rate of a crawl with a flood, relative to that of the other without."""
+def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> tuple[float, float]:
+    """Return the cores that a flood takes of a crawl's process: what it uses beyond what the other
+    crawl uses for as many pages; and the cores that the other has."""
     command = [sys.executable, "-m", "bench.beside", flood, flooded.jobdir, flooded.log]
     with ExitStack() as stack:
         if flood != "none":
@@ -105,14 +113,16 @@ def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> float:
             stack.enter_context(running(list(map(str, command)), log, CORE))
         time.sleep(_START)
         crawls = flooded, alone
+        begun = time.monotonic()
         before = [each.figures() for each in crawls]
         time.sleep(_TURN)
+        seconds = time.monotonic() - begun
         after = [each.figures() for each in crawls]
-    rates = [
-        (done - done_before) / (cpu - cpu_before)
-        for (done, cpu), (done_before, cpu_before) in zip(after, before, strict=True)
-    ]
-    return rates[0] / rates[1]
+    (pages, cpu), (pages_alone, cpu_alone) = (
+        (done - done_before, used - used_before)
+        for (done, used), (done_before, used_before) in zip(after, before, strict=True)
+    )
+    return (cpu - pages * cpu_alone / pages_alone) / seconds, cpu_alone / seconds
 
 
 # --- the floods, each a process of its own ---
