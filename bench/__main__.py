@@ -13,6 +13,7 @@
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``, ``follow-catalogue``: a crawl with and without ``scrapy corpus --follow`` beside it,
   or ``scrapy catalogue --follow``
+- ``beside``: two crawls at once, one of which gets floods of gRPC, CDX and SQL, in turns
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
@@ -42,6 +43,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench import (
     archive,
+    beside,
     control,
     corpora,
     corpus,
@@ -213,6 +215,12 @@ def _follow_catalogue(args: argparse.Namespace) -> None:
     _write("follow-catalogue", figures)
 
 
+def _beside(args: argparse.Namespace) -> None:
+    rows = beside.measure(_shape(args), pages=args.pages, rounds=args.rounds)
+    print(growth.table(rows))
+    _write("beside", rows)
+
+
 def _profile(args: argparse.Namespace) -> None:
     profile.record(_shape(args), args.pages, RESULTS / "profile.svg", flame=True)
     raw = RESULTS / "profile.txt"
@@ -320,6 +328,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "duplicates": _duplicates,
     "follow": _follow,
     "follow-catalogue": _follow_catalogue,
+    "beside": _beside,
     "growth": _growth,
     "transit": _transit,
     "pair": _pair,
@@ -339,6 +348,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 # Defaults of single benchmarks that differ from the common ones.
 _OWN: dict[str, dict[str, Any]] = {
+    "beside": {"rounds": 10, "pages": 2_000_000, "per_host": 2000},
     "control": {"urls": [1_000_000], "rounds": 20},
     "databases": {"pages": 20_000, "rounds": 10},
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},

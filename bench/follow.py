@@ -91,12 +91,12 @@ def _once(shape: Shape, pages: int, program: str) -> list[_Turn]:
         scratch = Path(name)
         seeds = write_seeds(scratch / "seeds.txt", web.shape.seeds(web.shape.hosts))
         task = Task(web, seeds, pages, scratch, settings={"KROWL_WARC_MAX_SIZE": _FILE})
-        with _running(krowlspider_command(task), scratch / "log", CRAWLERS_CORE) as crawl:
+        with running(krowlspider_command(task), scratch / "log", CRAWLERS_CORE) as crawl:
             time.sleep(_BEFORE)
             words = [sys.executable, "-m", "scrapy", program, str(scratch / "job")]
             words += ["-o", str(scratch / program), "--follow", *PROGRAMS[program]]
             log = scratch / "follower.log"
-            with _running(["nice", "-n", "19", *words], log, CORE) as follower:
+            with running(["nice", "-n", "19", *words], log, CORE) as follower:
                 time.sleep(_START)
                 return list(_turns(web, crawl, follower))
 
@@ -128,7 +128,7 @@ def _group_cpu(process: subprocess.Popen[bytes]) -> float:
 
 
 @contextmanager
-def _running(words: Sequence[str], log: Path, core: int) -> Iterator[subprocess.Popen[bytes]]:
+def running(words: Sequence[str], log: Path, core: int) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command on a core, in a process group of its own. The group is killed at the end if the
     command still runs."""
     with log.open("wb") as file:

@@ -51,16 +51,14 @@ class Rpc:
         return cls(crawler)
 
     def _start(self) -> None:
-        from krowlspider.rpc.options import Options  # noqa: PLC0415
         from krowlspider.rpc.process import Plan, Server  # noqa: PLC0415
 
         settings, folder = self._crawler.settings, crawl_of(self._crawler).job.folder.path
         token = settings["KROWL_CONTROL_TOKEN"]
         token = token or (folder / CONTROL_TOKEN).read_text(encoding="ascii").strip()
         is_archived = settings.getbool("KROWL_ARCHIVE")
-        archive = {"": str(warc_folder(settings, folder).resolve())} if is_archived else {}
-        plan = Plan(Options.of(settings, token), str(folder.resolve()), archive)
-        self._server = Server(plan, self._count)
+        archive = {"": warc_folder(settings, folder)} if is_archived else {}
+        self._server = Server(Plan.of(settings, token, folder, archive), self._count)
         self._server.start()
 
     async def _stop(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 
@@ -82,6 +82,11 @@ class ParquetSink:
 
     def close(self) -> None:
         os.close(self._lock)
+
+    @property
+    def crawls(self) -> set[str]:
+        """The names of the crawls that have rows."""
+        return {unquote(part.name.partition("=")[2]) for part in self._folder.glob("*/crawl=*")}
 
     def done(self) -> set[str]:
         """Return the names of the WARC files that have a marker with all tables."""

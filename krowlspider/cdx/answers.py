@@ -18,13 +18,13 @@ from krowlspider.cdx.xml_form import MEDIA_TYPE, XmlQuery, xml_query_of, xml_tex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from krowlspider.cdx.archives import Archives, Part
+    from krowlspider.cdx.archives import Archives, Part, View
     from krowlspider.cdx.keys import Range
     from krowlspider.cdx.pace import Turn
 
 # Characters of an answer that are made at a time.
 _PIECE = 32 * 1024
-_BROKEN = "a line of an index is broken: scrapy warc check names its file"
+_BROKEN = "a line of an index is broken{}: scrapy warc index makes it again"
 
 
 class Answer(NamedTuple):
@@ -54,7 +54,7 @@ def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
     view = archives.look(turn)
     if isinstance(query, XmlQuery):
         found = xml_texts(view.lines(query.ranges), query, strftime("%Y%m%d%H%M%S", gmtime()))
-        return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found))
+        return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found, view, query))
     ranges: Sequence[Range] = query.ranges
     if query.paging.is_used:
         blocks: Sequence[Part] = blocks_of(view, ranges)
@@ -63,13 +63,14 @@ def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
         if query.paging.page is not None:
             blocks, ranges = page_of(blocks, query.paging, ranges)
         if query.paging.is_list:
-            return _made(query, (_listed(query, *each) for each in enumerate(blocks, 1)))
+            return _made(query, view, (_listed(query, *each) for each in enumerate(blocks, 1)))
     judge = partial(is_self_redirect, archives.folders)
-    return _made(query, texts(chosen(view.lines(ranges), query, judge), query.form))
+    return _made(query, view, texts(chosen(view.lines(ranges), query, judge), query.form))
 
 
-def _made(query: Query, found: Iterable[str]) -> Answer:
-    return Answer(media_type(query.form), query.key, query.form.is_plain, _pieces(found))
+def _made(query: Query, view: View, found: Iterable[str]) -> Answer:
+    pieces = _pieces(found, view, query)
+    return Answer(media_type(query.form), query.key, query.form.is_plain, pieces)
 
 
 def _count(blocks: Sequence[Part], query: Query) -> Answer:
@@ -97,7 +98,7 @@ def _listed(query: Query, number: int, block: Part) -> str:
     return "\t".join(map(str, values.values())) + "\n"
 
 
-def _pieces(found: Iterable[str]) -> Iterator[bytes]:
+def _pieces(found: Iterable[str], view: View, query: Query | XmlQuery) -> Iterator[bytes]:
     """Yield texts in pieces of about _PIECE characters."""
     piece: list[str] = []
     size = 0
@@ -109,5 +110,6 @@ def _pieces(found: Iterable[str]) -> Iterator[bytes]:
                 yield "".join(piece).encode(errors="replace")
                 piece, size = [], 0
     except ValueError as error:
-        raise ArchiveError(_BROKEN) from error
+        place = view.broken_line(query.ranges)
+        raise ArchiveError(_BROKEN.format(f" ({place})" if place else "")) from error
     yield "".join(piece).encode(errors="replace")

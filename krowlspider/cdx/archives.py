@@ -11,6 +11,7 @@ from krowlspider.archive.cdxj import INDEX, WARC
 from krowlspider.archive.disk import OPEN
 from krowlspider.archive.indexes import LINES_AT_ONCE, indexes_in, line_at, lines_between, offset_of
 from krowlspider.archive.open_index import OpenFiles, OpenLines
+from krowlspider.cdx.capture import is_broken
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -112,6 +113,18 @@ class View:
                 if line != last:
                     yield line if line.endswith(b"\n") else line + b"\n"
                 last = line
+
+    def broken_line(self, ranges: Sequence[Range]) -> str:
+        """Return where the first line of ``ranges`` is that is broken, as "FILE line 3"; "" if
+        there is none. Raises OSError and ClientGone."""
+        for index in self.indexes:
+            with index.open("rb") as file:
+                for number, line in enumerate(file, 1):
+                    if number % _LOOK_AFTER == 0:
+                        self.turn.go_on()
+                    if any(begin <= line < end for begin, end in ranges) and is_broken(line):
+                        return f"{index.name} line {number}"
+        return ""
 
     def parts(self, within: Range, size: int) -> list[Part]:
         """Return the parts of each index in a range, of ``size`` bytes or less, sorted."""

@@ -60,6 +60,14 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
+def is_broken(line: bytes) -> bool:
+    """Return whether the values of a line cannot be read."""
+    try:
+        return not Capture(line.rstrip()).values
+    except ValueError:
+        return True
+
+
 class Capture:
     """The values of a line, read when one is asked for. ``line`` has no line break.
 

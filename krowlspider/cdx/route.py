@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -24,11 +25,14 @@ if TYPE_CHECKING:
     from krowlspider.job.monitoring.endpoint import Route
 
 _T = TypeVar("_T")
+logger = logging.getLogger(__name__)
 
 # Answers that are under way at most: each has a thread, and holds some MB.
 ANSWERS_MAX = 8
 # Clients that wait for their refusal at most.
 _REFUSED_MAX = 64
+# Faults of the archive that are logged.
+_NOTED_MAX = 100
 # Seconds between two looks at a piece that takes long.
 _LOOK = 1.0
 # Seconds of work of the event loop for a request, and for a piece that is sent.
@@ -48,6 +52,8 @@ class CdxRoute:
         self._under_way = 0
         self._is_limited = share < 1.0
         self._refused = 0
+        # Faults that were logged.
+        self._noted: set[str] = set()
         self._threads: ThreadPoolExecutor | None = None
 
     def routes(self) -> dict[str, Route]:
@@ -83,6 +89,7 @@ class CdxRoute:
         except QueryError as error:
             return _failed(400, str(error))
         except (ArchiveError, OSError) as error:
+            self._note(error)
             return _failed(500, str(error))
         finally:
             # What a thread is doing for this client ends.
@@ -112,11 +119,20 @@ class CdxRoute:
                     self._pace.charge(_PIECE)
                 piece = await self._in_thread(lambda: next(pieces, None), turn, request)
             await sent.write_eof()
-        except (ArchiveError, OSError):
+        except (ArchiveError, OSError) as error:
+            self._note(error)
             # The client sees that the answer is not whole.
             if request.transport is not None:
                 request.transport.abort()
         return sent
+
+    def _note(self, error: ArchiveError | OSError) -> None:
+        """Log why an archive cannot be read, once. A connection that breaks off is no fault."""
+        why = str(error)
+        if not isinstance(error, ConnectionError) and len(self._noted) < _NOTED_MAX:
+            if why not in self._noted:
+                logger.error("CDX: an answer has failed: %s", why)
+            self._noted.add(why)
 
     async def _hold(self, request: web.BaseRequest) -> None:
         """Let a client that is refused wait: one that asked again at once would keep the loop

@@ -247,6 +247,9 @@ class JobFolder:
         return None if head.new else head.seed
 
     def _take_lock(self) -> None:
+        if self.path.is_dir() and not (self.path / _LOCK).exists():
+            # A folder of others is refused before anything is written in it.
+            self._head(None, "")
         try:
             _make_durably(self.path)
             self._lock = lock_folder(self.path)

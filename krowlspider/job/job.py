@@ -29,6 +29,7 @@ from krowlspider.errors import JobError, SettingsError, error_text
 from krowlspider.frontier.admin.repair import way_out
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.host_record import NOTES, HostHolds, settle_holds
+from krowlspider.frontier.served import read_state
 from krowlspider.frontier.shares import address_in
 from krowlspider.frontier.store.schema import CRAWL_PAUSED
 from krowlspider.frontier.store.store import (
@@ -301,6 +302,17 @@ class Job:
         undo.callback(decoders.close)
         return [entry for entry in strikes if entry is not None], holds, decoders
 
+    def _keep_served_delay(self) -> None:
+        """Let the least delay hold that a client of URLFrontier has set for all hosts."""
+        served = read_state(self.store)
+        if served is not None and served.delay > self.rule.minimum:
+            self.frontier.schedule.orders.delays.change_policy("minimum", served.delay)
+            logger.info(
+                "Least delay of all hosts: %g s, set by a client of URLFrontier; it ends by"
+                " SetDelay with 0",
+                served.delay,
+            )
+
     def _open_frontier(self, boot: bytes) -> None:
         settings, seat = self._settings, self._seat
         limits = frontier_limits(settings)
@@ -320,6 +332,7 @@ class Job:
             quotas=self._quotas(),
             on_admitted=None if self.hooks is None else self.hooks.links.note,
         )
+        self._keep_served_delay()
         self._hosts = self.frontier.schedule.cache.hosts
         self._cap_warnings = CapWarnings(self.frontier, settings, self.monotonic)
         self.robots_fetches = robots_fetches(

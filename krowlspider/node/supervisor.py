@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from scrapy.utils.log import configure_logging
 
 from krowlspider.cluster.membership import end
 from krowlspider.config.validation import name_jobdir, validate
-from krowlspider.errors import JobError, SettingsError, error_text
+from krowlspider.errors import JobError, SettingsError, counted, error_text
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.job.limits import CrawlLimits
 from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, Secret, forget_urls, note_url
@@ -37,7 +38,7 @@ from krowlspider.node.tree import (
     process_folders,
     processes,
 )
-from krowlspider.rpc.options import Options, check_before_start
+from krowlspider.rpc.options import check_before_start
 from krowlspider.rpc.process import Plan as RpcPlan
 from krowlspider.rpc.process import Server
 from krowlspider.spiders.broad import BroadSpider
@@ -61,6 +62,9 @@ class Serving:
         self._servers: Servers | None = None
         self._routes: Mapping[str, Route] | None = None
         self._rpc: Server | None = None
+        # What its process has counted, and those before it that have died.
+        self._rpc_counts: dict[str, int] = {}
+        self._rpc_before: Counter[str] = Counter()
 
     async def open(self, settings: Settings) -> str:
         """Listen, and return where, as the end of a sentence; "" if it is off, or fails."""
@@ -90,10 +94,21 @@ class Serving:
             # Processes of earlier starts have results too.
             earlier = (each.name for each in process_folders(tree.path))
             for name in dict.fromkeys((*self._crawl.processes, *earlier)):
-                archive[name] = str(process_warc_folder(settings, tree.path / name).resolve())
-        plan = RpcPlan(Options.of(settings, token), str(tree.path.resolve()), archive)
-        self._rpc = Server(plan, lambda _: None)
+                archive[name] = process_warc_folder(settings, tree.path / name)
+        plan = RpcPlan.of(settings, token, tree.path, archive)
+        self._rpc = Server(plan, self._take_rpc_counts)
         self._rpc.start()
+
+    def _take_rpc_counts(self, counts: Mapping[str, int]) -> None:
+        # A process that was started again counts from 0.
+        if any(counts.get(name, 0) < count for name, count in self._rpc_counts.items()):
+            self._rpc_before.update(self._rpc_counts)
+        self._rpc_counts = dict(counts)
+
+    def _log_rpc_counts(self) -> None:
+        total = self._rpc_before + Counter(self._rpc_counts)
+        refused = ", ".join(f"{name} {n:,}" for name, n in sorted(total.items()) if name != "call")
+        logger.info("gRPC: %s; refused: %s", counted(total["call"], "call"), refused or "none")
 
     def _metrics(self, path: str) -> Mapping[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
@@ -130,6 +145,7 @@ class Serving:
     async def close(self) -> None:
         if self._rpc is not None:
             await self._rpc.stop()
+            self._log_rpc_counts()
         if self._servers is not None:
             self._servers.close()
         if self._token is not None:

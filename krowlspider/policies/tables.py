@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 # Rows of a table, and those with errors that are named.
 ROWS_MAX = 100_000
 _NAMED = 20
+# The line that begins a sheet.
+SHEET = "[[sheet]]"
 # Columns of a number that say nothing of a site.
 _OTHERS = {"id", "created_at", "updated_at"}
 # The columns that may say what a sheet covers, and how they say it.
@@ -107,8 +109,8 @@ def _sheet(values: Mapping[str, object]) -> str:
             if key in keys:
                 raise ValueError(f"{column} says {key} a second time: leave one of them NULL")
             keys[key] = found
-    lines = ["[[sheet]]", f"name = {_toml(_name(values))}", f"match = {_toml(covers)}"]
-    return "\n".join([*lines, *(f"{key} = {_toml(value)}" for key, value in keys.items())]) + "\n"
+    lines = [SHEET, f"name = {as_toml(_name(values))}", f"match = {as_toml(covers)}"]
+    return "\n".join([*lines, *(f"{key} = {as_toml(value)}" for key, value in keys.items())]) + "\n"
 
 
 def _keys(column: str, value: Any) -> list[tuple[str, object]]:
@@ -161,12 +163,16 @@ def _json_list(text: str) -> list[str] | None:
     return found if is_list else None
 
 
-def _toml(value: object) -> str:
+def as_toml(value: object) -> str:
     """Return a value in TOML. Its basic strings are those of JSON, but for DEL."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml(key)} = {_toml(each)}" for key, each in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{as_toml(key)} = {as_toml(each)}" for key, each in value.items())
+            + "}"
+        )
     if isinstance(value, list):
-        return "[" + ", ".join(map(_toml, value)) + "]"
+        return "[" + ", ".join(map(as_toml, value)) + "]"
     if isinstance(value, float):
         return repr(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -14,7 +14,13 @@ from scrapy.exceptions import UsageError
 from krowlspider.archive.uploads import uploaded
 from krowlspider.catalogue.columns import TABLES, USUAL
 from krowlspider.catalogue.databases import sink_at
-from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_being_written
+from krowlspider.catalogue.follow import (
+    Follower,
+    finished,
+    folders_of,
+    has_archive,
+    is_being_written,
+)
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.config.validation import offline, validate
 from krowlspider.errors import JobError, KrowlError, counted
@@ -88,6 +94,8 @@ class Command(Program):
             )
         tables = frozenset(TABLES) if opts.links else USUAL
         with closing(self._sink(opts, jobdir, tables)) as sink:
+            if opts.crawl is not None and isinstance(sink, ParquetSink):
+                self._say_kept(sink, source, crawl)
             follower = Follower(source, crawl, tables, sink, self._tell)
             try:
                 follower.run(follow=opts.follow)
@@ -128,6 +136,18 @@ class Command(Program):
             say = partial(print, "krowlspider:", file=sys.stderr, flush=True)
             return sink_at(opts.to, tables, say)
         return ParquetSink(Path(opts.output) if opts.output else jobdir / FOLDER, tables)
+
+    def _say_kept(self, sink: ParquetSink, source: Path, crawl: str) -> None:
+        """Say which files keep the name of their crawl, if it is not this one."""
+        others = sink.crawls - {crawl}
+        kept = {path.name for path in finished(source)} & sink.done()
+        if kept and others:
+            print(
+                f"krowlspider: --crawl {crawl} holds for new files: {counted(len(kept), 'file')} in"
+                f" the catalogue already stay in {', '.join(sorted(others))}; for another name,"
+                " give a new folder with -o",
+                file=sys.stderr,
+            )
 
     def _tell(self, name: str, rows: int) -> None:
         self.say(f"{name}: {counted(rows, 'row')}")

@@ -5,14 +5,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import tokenize
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from difflib import unified_diff
 from functools import partial
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from scrapy import Spider
 from scrapy.crawler import Crawler
@@ -36,14 +38,16 @@ from krowlspider.config.settings_file import (
     edited,
 )
 from krowlspider.errors import KrowlError, counted, scrapy_with
-from krowlspider.policies.tables import ROWS_MAX, sheets_of, unread
+from krowlspider.policies.tables import ROWS_MAX, SHEET, sheets_of, unread
 from krowlspider.programs.program import FOUND_WRONG, STDIO, Program, refuse_options, written
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
+# Seconds between two looks at a table.
+_LOOK = 10.0
 _JOBDIR = "jobs/{spider}"
 _OWN_JOBDIR = f'give each its own: JOBDIR = "{_JOBDIR}"'
 _FOR_ALL = "What differs in any project: docs/spiders.md. From other packages: docs/migration.md."
@@ -80,6 +84,9 @@ class Command(Program):
             "--table", metavar="NAME", default=POLICIES, help=f"that table ({POLICIES})"
         )
         parser.add_argument(
+            "--follow", action="store_true", help="write the file again when the table has changed"
+        )
+        parser.add_argument(
             "-o", "--output", metavar="FILE", default=STDIO, help="file for the sheets"
         )
 
@@ -96,17 +103,17 @@ class Command(Program):
         """Write the rows of a table as sheets, all of them or none."""
         if opts.source is None:
             raise KrowlError("--from is not given: give the URL of the database")
-        say = partial(print, "krowlspider:", file=sys.stderr)
-        columns, rows = read_table(opts.source, opts.table, ROWS_MAX + 1, say)
-        if len(rows) > ROWS_MAX:
-            raise KrowlError(f"{opts.table} has more than {ROWS_MAX:,} rows: give a view of fewer")
-        text = sheets_of(columns, rows, opts.table, self.settings.getfloat("KROWL_DELAY_MIN"))
-        if others := unread(columns):
-            names = " ".join(", ".join(others).split())
-            say(f"not read: {names}; docs/policies.md has the keys of a sheet")
-        with written(opts.output) as file:
-            file.write(text)
-        say(f"{counted(len(rows), 'sheet')} of {opts.table}")
+        if opts.follow and opts.output == STDIO:
+            raise KrowlError("--follow needs a file, which a crawl reads again: give -o FILE")
+        say = partial(print, "krowlspider:", file=sys.stderr, flush=True)
+        delay_min = self.settings.getfloat("KROWL_DELAY_MIN")
+        sheets = partial(_sheets_in, opts.source, opts.table, delay_min, say)
+        text = sheets()
+        _write_sheets(opts.output, text)
+        say(f"{counted(text.count(SHEET), 'sheet')} of {opts.table}")
+        if opts.follow:
+            with suppress(KeyboardInterrupt):
+                follow_table(sheets, partial(_write_sheets, opts.output), text, say)
 
     def _init(self, opts: argparse.Namespace) -> None:
         module = SettingsModule.of_project()
@@ -161,6 +168,50 @@ class Command(Program):
         if not refusals:
             self.say(f"Then: {scrapy_with('crawl', getattr(spiders[0], 'name', 'SPIDER'))}")
         return bool(refusals)
+
+
+def _sheets_in(source: str, table: str, delay_min: float, say: Callable[[str], None]) -> str:
+    """Return the rows of a table as sheets.
+
+    :raises KrowlError: the table cannot be read, or a row is no sheet
+    """
+    columns, rows = read_table(source, table, ROWS_MAX + 1, say)
+    if len(rows) > ROWS_MAX:
+        raise KrowlError(f"{table} has more than {ROWS_MAX:,} rows: give a view of fewer")
+    text = sheets_of(columns, rows, table, delay_min)
+    if others := unread(columns):
+        names = " ".join(", ".join(others).split())
+        say(f"not read: {names}; docs/policies.md has the keys of a sheet")
+    return text
+
+
+def _write_sheets(name: str, text: str) -> None:
+    with written(name) as file:
+        file.write(text)
+
+
+def follow_table(
+    sheets: Callable[[], str],
+    write: Callable[[str], object],
+    text: str,
+    say: Callable[[str], object],
+    sleep: Callable[[float], object] = time.sleep,
+) -> NoReturn:
+    """Write the sheets of a table whenever they differ from ``text``, the last ones. While they
+    cannot be read, or written, the file stays as it is, and each fault is said once."""
+    fault = ""
+    while True:
+        sleep(_LOOK)
+        try:
+            if (found := sheets()) != text:
+                write(found)
+                text = found
+                say(f"the table has changed: {counted(text.count(SHEET), 'sheet')}")
+            fault = ""
+        except KrowlError as error:
+            if str(error) != fault:
+                say(f"the file stays as it is: {error}")
+            fault = str(error)
 
 
 def _settings_of(values: Mapping[str, Any]) -> Settings:

@@ -8,15 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from krowlspider.errors import SettingsError
+from krowlspider.job.folder import JobFolder
 from krowlspider.rpc import urlfrontier
 from krowlspider.rpc.grpc_server import GrpcServer
 from krowlspider.rpc.options import Options
 from krowlspider.rpc.urlfrontier.crawls import Crawls
+from krowlspider.views.frontier import SERVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.settings import Settings
+
+# The usual port of a URLFrontier.
+_PORT = 7071
 
 
 def serve(jobdir: str, address: str, settings: Settings, say: Callable[[str], None]) -> int:
@@ -39,11 +44,13 @@ async def _serve(jobdir: Path, address: str, settings: Settings, say: Callable[[
         service = urlfrontier.add(server, crawls)
         try:
             port = await server.start()
+            JobFolder(jobdir).write_status({SERVED: f"{options.place[0]}:{port}"})
         except BaseException:
             crawls.close()
             raise
     except SettingsError as error:
-        raise SettingsError(str(error).replace("KROWL_GRPC=", "--serve ")) from error
+        why = str(error).replace("KROWL_GRPC=", "--serve ").replace(":50051", f":{_PORT}")
+        raise SettingsError(why) from error
     host = options.place[0]
     listens = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     ticks = service.start(listens)

@@ -9,7 +9,6 @@ import time
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import IO, TYPE_CHECKING
 
 from scrapy.exceptions import UsageError
@@ -32,6 +31,7 @@ from krowlspider.sql.database import database
 from krowlspider.sql.live import FrontierFiles, FrontierSource
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
 from krowlspider.sql.running import Limits, Run
+from krowlspider.sql.scratch import scratch_folder
 from krowlspider.sql.statement import STATEMENT_MAX, checked
 from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, SUMS
 from krowlspider.urls.canonical import IdentityHasher
@@ -49,8 +49,8 @@ _NICE = 10
 _LOOKED_AT = 5000
 _INTERRUPTED = 130
 # Formats by the ends of the names of files.
-_ENDINGS = {".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
-_FORMATS = ("table", *_ENDINGS.values())
+_ENDINGS = {"": "table", ".txt": "table", ".csv": "csv", ".jsonl": "jsonl", ".parquet": "parquet"}
+_FORMATS = tuple(dict.fromkeys(_ENDINGS.values()))
 
 
 class Command(Program):
@@ -109,12 +109,13 @@ class Command(Program):
         begun = time.monotonic()
         end = begun + limits.seconds
         catalogue = self._catalogue(paths, tables & TABLES.keys())
-        with TemporaryDirectory(prefix="krowlspider-sql-") as made:
-            scratch = Path(made)
+        with scratch_folder() as scratch:
             frontier = self._frontier(paths, tables & LIVE.keys(), scratch, end)
             connection = database(limits.memory, scratch, catalogue, frontier)
             used = time.monotonic() - begun
-            self._query = Run(connection, text, limits, statement.tables, used)
+            self._query = Run(
+                connection, statement.text, limits, statement.tables, used, views=statement.views
+            )
             with _output(kind, opts.output) as output:
                 self._query.each(output.begin, output.write)
                 output.end()
@@ -133,7 +134,7 @@ class Command(Program):
             raise KrowlError(f"--timeout {opts.timeout:g}: give more than 0 seconds")
         if opts.memory < _LEAST_MEGABYTES:
             raise KrowlError(f"--memory {opts.memory}: give at least {_LEAST_MEGABYTES} MB")
-        kind = opts.format or _ENDINGS.get(Path(opts.output).suffix, "table")
+        kind = opts.format or _format_of(opts.output)
         if kind == "parquet" and opts.output == STDIO:
             raise KrowlError("--format parquet needs a file: give -o FILE")
         if text == STDIO:
@@ -144,6 +145,7 @@ class Command(Program):
         for path in paths:
             if not path.is_dir():
                 raise KrowlError(f"{path} is no folder: give the JOBDIR of a crawl, then the SQL")
+        _check_names(paths)
         return paths, text, kind
 
     def _catalogue(self, paths: list[Path], tables: Iterable[str]) -> dict[str, list[Path]]:
@@ -233,6 +235,31 @@ class Command(Program):
             self.exitcode = _INTERRUPTED
         sys.stderr.flush()
         os._exit(self.exitcode or FOUND_WRONG)
+
+
+def _format_of(name: str) -> str:
+    """Return the format of a file by its ending.
+
+    :raises KrowlError: no format has that
+    """
+    path = Path(name)
+    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if ending not in _ENDINGS or (ending == ".parquet" and path.suffix == ".gz"):
+        known = ", ".join(filter(None, _ENDINGS))
+        raise KrowlError(f"-o {name}: {path.suffix} is no format: give {known}, or --format")
+    return _ENDINGS[ending]
+
+
+def _check_names(paths: Iterable[Path]) -> None:
+    """:raises KrowlError: two crawls have one name, by which their rows could not be told apart"""
+    named: dict[str, Path] = {}
+    for path in paths:
+        if (other := named.setdefault(name := crawl_of(path), path)) != path:
+            raise KrowlError(
+                f"{other} and {path} are both called {name!r}, so the column crawl would not tell"
+                " their rows apart: rename one of the folders, or give its catalogue another name:"
+                f" {scrapy_with('catalogue', path, '-o', 'NEWDIR', '--crawl', 'NAME')}"
+            )
 
 
 def _read(lines: Iterable[bytes]) -> str:

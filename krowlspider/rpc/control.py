@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from functools import wraps
 from typing import TYPE_CHECKING, Any
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from krowlspider.rpc.api import Api
     from krowlspider.rpc.grpc_server import GrpcServer
+    from krowlspider.rpc.sheets import SheetFile
 
     Method: TypeAlias = Callable[[Any, Any, Any], Awaitable[Any]]
 
@@ -38,6 +40,8 @@ _SAME = (
     *("spider", "folder", "seconds", "done", "queued", "deferred", "hosts", "due", "in_flight"),
     *("fetched", "dropped", "failed", "paused"),
 )
+# Fields that are keys of a sheet.
+_KEYS = {"max_depth": "depth", "max_pages": "max_pages"}
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
     404: grpc.StatusCode.NOT_FOUND,
@@ -47,10 +51,12 @@ _CODES = {
 }
 
 
-def add_to(server: GrpcServer, api: Api, folders: Mapping[str, Path]) -> None:
+def add_to(
+    server: GrpcServer, api: Api, folders: Mapping[str, Path], sheets: SheetFile | None = None
+) -> None:
     """Have a server offer the control service of a crawl, whose WARC files are in ``folders``, by
-    the names of its processes."""
-    pb_grpc.add_CrawlServiceServicer_to_server(CrawlService(api, folders), server.aio)
+    the names of its processes. ``sheets`` is the file of KROWL_POLICIES."""
+    pb_grpc.add_CrawlServiceServicer_to_server(CrawlService(api, folders, sheets), server.aio)
     server.offer(NAME)
 
 
@@ -71,9 +77,11 @@ def _answers(method: Method) -> Method:
 class CrawlService(pb_grpc.CrawlServiceServicer):
     """The methods have the names of the proto's; docs/grpc.md describes them."""
 
-    def __init__(self, api: Api, folders: Mapping[str, Path]):
+    def __init__(self, api: Api, folders: Mapping[str, Path], sheets: SheetFile | None = None):
         self._api = api
         self._folders = folders
+        self._sheets = sheets
+        self._sheet_turn = asyncio.Lock()
 
     @_answers
     async def SubmitUrls(self, request: Any, context: Any) -> Any:
@@ -125,14 +133,22 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
 
     @_answers
     async def UpsertDomainPolicy(self, request: Any, context: Any) -> Any:
-        if not (request.HasField("delay") or request.HasField("blocked")):
-            raise KrowlError("neither delay nor blocked is set: give one of them, or both")
+        keys = _keys_of(request)
+        has_sheet = bool(keys) or request.remove_sheet
+        if not (request.HasField("delay") or request.HasField("blocked") or has_sheet):
+            raise KrowlError("no field but domain is set: give at least one of the others")
+        if keys and request.remove_sheet:
+            raise KrowlError(f"remove_sheet is set, and {next(iter(keys))} too: give one of them")
         done = []
         if request.delay != -1 and not 0 <= request.delay <= DELAY_MAX:
             raise KrowlError(
                 f"delay is {request.delay:g}: give 0 to {DELAY_MAX:,.0f} s, or -1 for the delay of"
                 " the settings"
             )
+        if has_sheet:
+            # First, as it may be refused; one at a time.
+            async with self._sheet_turn:
+                sheet = await self._put_sheet(context, request.domain, keys)
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay
             done.append(
@@ -141,7 +157,25 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         if request.HasField("blocked"):
             name = "block" if request.blocked else "unblock"
             done.append(await self._order(context, name, {"name": request.domain}))
+        if has_sheet:
+            done.append(sheet)
         return pb.UpsertDomainPolicyResponse(outcomes=done)
+
+    async def _put_sheet(self, context: Any, domain: str, keys: Mapping[str, Any]) -> Any:
+        """Write the sheet of a domain into the file, which all processes and nodes read again."""
+        sheets = self._sheets
+        if sheets is None:
+            raise ApiError(
+                409,
+                "the crawl has no sheets: start it with KROWL_POLICIES=FILE, which may be empty",
+            )
+        text, said = await asyncio.to_thread(sheets.changed, domain, keys)
+        if not await asyncio.to_thread(sheets.write, text):
+            return pb.Outcome(done=False, message=f"the sheet of {domain} is as before: {said}")
+        await self._order(context, "reload", {})
+        what = f"has {said}" if said else "is removed"
+        message = f"the sheet of {domain} {what}: in force within two seconds"
+        return pb.Outcome(done=True, message=message)
 
     @_answers
     async def ForceRecrawl(self, request: Any, context: Any) -> Any:
@@ -190,6 +224,19 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
             if error.status in {400, 404, 409}:
                 return pb.Outcome(done=False, message=str(error))
             raise
+
+
+def _keys_of(request: Any) -> dict[str, Any]:
+    """Return the keys of a sheet that a request sets."""
+    keys: dict[str, Any] = {
+        key: getattr(request, field) for field, key in _KEYS.items() if request.HasField(field)
+    }
+    if request.HasField("recrawl_seconds"):
+        keys |= dict.fromkeys(("recrawl_min", "recrawl_max"), request.recrawl_seconds)
+    for key in ("include", "exclude"):
+        if found := list(getattr(request, key)):
+            keys[key] = found
+    return keys
 
 
 def _message(kind: Any, found: Mapping[str, Any]) -> Any:

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from krowlspider.rpc.options import Options  # noqa: TC001 - msgspec reads the annotation
+from krowlspider.rpc.options import Options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from typing import Self
+
+    from scrapy.settings import BaseSettings
 
 logger = logging.getLogger(__name__)
 
@@ -27,11 +30,28 @@ _AGAIN, _AGAIN_MAX = 1.0, 60.0
 
 class Plan(msgspec.Struct, frozen=True):
     """What the process serves: the crawl in ``folder``, and its WARC files in the folders
-    ``archive``, by the names of processes."""
+    ``archive``, by the names of processes. ``policies`` is the file of its sheets, "" without one,
+    and ``delay_min`` is KROWL_DELAY_MIN."""
 
     options: Options
     folder: str
     archive: dict[str, str]
+    policies: str = ""
+    delay_min: float = 0.0
+
+    @classmethod
+    def of(
+        cls, settings: BaseSettings, token: str, folder: Path, archive: Mapping[str, Path]
+    ) -> Self:
+        """Return the plan for the crawl in ``folder`` with these settings."""
+        policies = settings["KROWL_POLICIES"]
+        return cls(
+            Options.of(settings, token),
+            str(folder.resolve()),
+            {name: str(each.resolve()) for name, each in archive.items()},
+            "" if policies is None else str(Path(policies).resolve()),
+            settings.getfloat("KROWL_DELAY_MIN"),
+        )
 
 
 class ProcessMessage(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -34,9 +34,11 @@ async def serve(plan: Plan) -> None:
     server = GrpcServer(plan.options)
     # Loading it takes a while, and needs gRPC, which `GrpcServer` has found.
     from krowlspider.rpc.control import add_to  # noqa: PLC0415
+    from krowlspider.rpc.sheets import SheetFile  # noqa: PLC0415
 
     async with Api(Path(plan.folder), plan.options.token) as api:
-        add_to(server, api, {name: Path(path) for name, path in plan.archive.items()})
+        sheets = SheetFile(plan.policies, plan.delay_min) if plan.policies else None
+        add_to(server, api, {name: Path(path) for name, path in plan.archive.items()}, sheets)
         port = await server.start()
         say(ProcessMessage(port=port))
         others = [asyncio.create_task(each) for each in (tell_counts(server), follow(server, api))]

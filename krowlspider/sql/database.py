@@ -76,6 +76,8 @@ def _statements(
     """Yield the statements that make the tables."""
     # An option of an extension that is there only now.
     yield "SET TimeZone = 'UTC'"
+    # Athena writes a function as x -> x + 1.
+    yield "SET lambda_syntax = 'ENABLE_SINGLE_ARROW'"
     yield from ("CREATE SCHEMA files", "CREATE SCHEMA frontier", "CREATE SCHEMA ccindex")
     yield from (f"CREATE MACRO {each}" for each in MACROS)
     for table in TABLES:

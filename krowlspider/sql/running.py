@@ -64,12 +64,16 @@ class Run:
         limits: Limits,
         tables: Iterable[str] = (),
         used: float = 0.0,
+        *,
+        views: Iterable[tuple[str, str]] = (),
     ):
-        """``tables`` are those of the query, and ``used`` seconds of the limit that are over."""
+        """``tables`` are those of the query, ``views`` pairs of name and query that it needs, and
+        ``used`` seconds of the limit that are over."""
         self._connection = connection
         self._text = text
         self._limits = limits
         self._tables = sorted(tables)
+        self._views = views
         self._ready: Queue[Any] = Queue(_WAITING)
         self._stopping = Event()
         self._used = used
@@ -144,6 +148,9 @@ class Run:
 
     def _work(self) -> None:
         try:
+            for name, query in self._views:
+                # To bind a view may take as long as a query.
+                self._connection.execute(f"CREATE TEMP VIEW {identifier(name)} AS {query}")
             reader = self._relation().to_arrow_reader(_BATCH)
             self._put(reader.schema)
             for batch in reader:

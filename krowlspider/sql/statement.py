@@ -1,4 +1,4 @@
-"""Check a statement of SQL before it runs: it must be one query over tables that are known.
+"""Check SQL before it runs: it must be one query over tables that are known, and views before it.
 
 DuckDB itself parses it. What it parses to is checked against lists of what is allowed, so that a
 construct of a later DuckDB is refused until it is on one.
@@ -7,6 +7,7 @@ construct of a later DuckDB is refused until it is on one.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.errors import KrowlError, counted, need, printable
@@ -34,13 +35,25 @@ _ABOUT_TABLES = {"tables", "columns"}
 _NO_PLACE = 2**64 - 1
 _AT_FETCH = 'syntax error at or near "fetch"'
 _ONLY = "scrapy sql only reads: give one SELECT"
+# Views of one text.
+VIEWS_MAX = 50
+_COMMENT = r"(?:\s|--[^\n]*\n|/\*.*?\*/)"
+_VIEW = re.compile(
+    rf"{_COMMENT}*CREATE\s+(?:OR\s+REPLACE\s+)?(?:TEMP(?:ORARY)?\s+)?VIEW\s+"
+    rf"(?P<name>[a-z_][a-z0-9_]*)\s+AS\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_VIEW_FORM = "a view before it is CREATE VIEW name AS SELECT ..., with a name of letters and digits"
+_NOT_BLANK = re.compile(r"[^\n]")
 
 
 class Statement(NamedTuple):
-    """A query that may run, and the ``tables`` that it names, in lower case."""
+    """A query that may run, the ``tables`` that it names, in lower case, and the ``views`` that it
+    needs: pairs of name and query."""
 
     text: str
     tables: frozenset[str]
+    views: tuple[tuple[str, str], ...] = ()
 
 
 class Schemas(NamedTuple):
@@ -53,7 +66,8 @@ class Schemas(NamedTuple):
 
 
 def checked(text: str, schemas: Schemas) -> Statement:
-    """Return a statement that only reads the tables of ``schemas``.
+    """Return a statement that only reads the tables of ``schemas``, by way of views that stand
+    before it.
 
     :raises KrowlError: it does more, or is no SQL
     """
@@ -65,26 +79,78 @@ def checked(text: str, schemas: Schemas) -> Statement:
         text.encode()
     except UnicodeEncodeError as error:
         raise KrowlError("the SQL is not UTF-8: give plain text") from error
+    *before, text = _split(text)
+    views: dict[str, str] = {}
+    used: set[str] = set()
+    for each in before:
+        name, query = _view_of(each)
+        if name in views or schemas.has("", name):
+            raise KrowlError(f"there is a table or view {name} already: give the view another name")
+        used |= _tables_of(query, schemas, views.keys())
+        views[name] = query
+    used |= _tables_of(text, schemas, views.keys())
+    return Statement(text, frozenset(used), tuple(views.items()))
+
+
+def _tables_of(text: str, schemas: Schemas, views: AbstractSet[str]) -> set[str]:
+    """Return the tables that a query names, besides views.
+
+    :raises KrowlError: it does more than read them
+    """
     tree = _parsed(text)
     names = {name for each in _parts(tree) for name in _names_of_ctes(each)}
     used: set[str] = set()
     for part in _parts(tree):
-        _check(part, text, schemas, names, used)
-    return Statement(text, frozenset(used))
+        _check(part, text, schemas, names | views, used)
+    return used
+
+
+def _split(text: str) -> list[str]:
+    """Return the statements of a text. Each stands at its place: blanks are in front of it."""
+    found = _statements(text)
+    if len(found) > 1 and any(each.type.name != "CREATE" for each in found[:-1]):
+        raise KrowlError(f"{_ONLY}, not {counted(len(found), 'statement')}; {_VIEW_FORM}")
+    if len(found) > VIEWS_MAX + 1:
+        raise KrowlError(f"{counted(len(found) - 1, 'view')}: give {VIEWS_MAX} or fewer")
+    if len(found) < 2:
+        return [text]
+    placed, end = [], 0
+    for each in found:
+        begin = text.index(each.query, end)
+        end = begin + len(each.query)
+        placed.append(_blank(text[:begin]) + each.query)
+    return placed
+
+
+def _view_of(text: str) -> tuple[str, str]:
+    """Return name and query of the statement of a view."""
+    found = _VIEW.match(text)
+    if found is None:
+        raise KrowlError(f"{_ONLY}; {_VIEW_FORM}")
+    return found["name"].lower(), _blank(found[0]) + text[found.end() :]
+
+
+def _blank(text: str) -> str:
+    return _NOT_BLANK.sub(" ", text)
+
+
+def _statements(text: str) -> list[Any]:
+    duckdb = need("duckdb", "sql")
+    try:
+        found: list[Any] = duckdb.extract_statements(text)
+    except duckdb.Error as error:
+        raise KrowlError(error_line(error, text)) from error
+    return found
 
 
 def _parsed(text: str) -> Any:
     """Return the query as DuckDB parses it."""
     duckdb = need("duckdb", "sql")
-    try:
-        found = duckdb.extract_statements(text)
-    except duckdb.Error as error:
-        raise KrowlError(error_line(error, text)) from error
+    found = _statements(text)
     if not found:
         raise KrowlError('the SQL is empty: give a query, such as "SHOW TABLES"')
     if len(found) != 1:
-        way = "; a view is written as WITH" if found[0].type.name == "CREATE" else ""
-        raise KrowlError(f"{_ONLY}, not {counted(len(found), 'statement')}{way}")
+        raise KrowlError(f"{_ONLY}, not {counted(len(found), 'statement')}")
     if (kind := found[0].type.name) != "SELECT":
         # PIVOT without a list of values is several statements.
         name = "a PIVOT without its values in IN (...)" if kind == "MULTI" else kind

@@ -104,6 +104,12 @@ MACROS = (
     "regexp_like(text, pattern) AS regexp_matches(text, pattern)",
     "levenshtein_distance(one, other) AS levenshtein(one, other)",
     "approx_distinct(value) AS approx_count_distinct(value)",
+    "slice(items, first, count) AS list_slice(items, first, first + count - 1)",
+    "transform(items, change) AS list_transform(items, change)",
+    (
+        "reverse(items VARCHAR[]) AS list_reverse(items),"
+        " (items VARCHAR) AS system.main.reverse(items)"
+    ),
     "url_extract_path(url) AS regexp_extract(url, '^[a-z][a-z0-9+.-]*://[^/?#]*([^?#]*)', 1)",
     "url_extract_host(url) AS regexp_extract(url, '^[a-z][a-z0-9+.-]*://([^/?#:]*)', 1)",
 )

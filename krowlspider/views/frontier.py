@@ -24,10 +24,16 @@ DELAYS_OF_COMMAND = (
 )
 
 
+# The one field of the status of a frontier that is served: its address.
+SERVED = "served_at"
+
+
 def running(jobdir: Path, status: dict[str, object] | None) -> str:
-    """Return the last status line of a running crawl and its age."""
+    """Return the last status line of a running crawl and its age, or where it is served."""
     if status is None:
         return f"{jobdir} is being crawled; it has no figures yet"
+    if SERVED in status:
+        return f"{jobdir} is being served to other crawlers, as a URLFrontier at {status[SERVED]}"
     age = time.time() - float(str(status["time"]))
     line = status_line(status)
     return f"{jobdir} is being crawled; its last status line, {age:.0f} s ago:\n{line}"

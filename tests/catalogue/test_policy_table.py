@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.catalogue.databases import sink_at
+from krowlspider.catalogue.databases import read_table, sink_at
 from krowlspider.policies.sheets import Policies
+from krowlspider.policies.tables import sheets_of
+from krowlspider.programs.krowl import follow_table
 from tests.catalogue.made_rows import ALL
 from tests.support.crawling import scrapy
 from tests.support.postgresql import PASSWORD
@@ -78,3 +80,49 @@ def test_a_file_of_sqlite_is_read_and_not_made(tmp_path: Path) -> None:
     ]
     assert list(tmp_path.iterdir()) == [path]
     assert b"--from is not given" in scrapy("krowl", "policies", code=2).stderr
+
+
+def test_a_table_that_is_followed_changes_the_file(tmp_path: Path) -> None:
+    """A row that is no sheet, or a database that is away, leaves the file as it was."""
+    database, path = tmp_path / "a.db", tmp_path / "policies.toml"
+    said: list[str] = []
+    changes = iter(
+        [
+            "INSERT INTO p VALUES ('b.example', 2)",
+            "INSERT INTO p VALUES ('c.example', -1)",
+            "",
+            "UPDATE p SET delay = 3 WHERE delay < 0",
+        ]
+    )
+    found = []
+
+    def ask(query: str) -> None:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.executescript(query)
+
+    def sheets() -> str:
+        columns, rows = read_table(f"sqlite:///{database}", "p", 9, pytest.fail)
+        return sheets_of(columns, rows, "p", 0.0)
+
+    def change(_: float) -> None:
+        found.append(len(Policies.parse(path.read_text(), "").sheets))
+        if (query := next(changes, None)) is None:
+            raise KeyboardInterrupt
+        ask(query)
+
+    ask("CREATE TABLE p (host text, delay real); INSERT INTO p VALUES ('a.example', 5)")
+    path.write_text(text := sheets())
+    with pytest.raises(KeyboardInterrupt):
+        follow_table(sheets, path.write_text, text, said.append, change)
+    assert found == [1, 2, 2, 2, 3]
+    assert [each.partition(":")[0] for each in said] == [
+        "the table has changed",
+        "the file stays as it is",
+        "the table has changed",
+    ]
+
+
+@pytest.mark.slow
+def test_following_needs_a_file(tmp_path: Path) -> None:
+    said = scrapy("krowl", "policies", "--from", "sqlite:///x", "--follow", code=2)
+    assert b"--follow needs a file" in said.stderr

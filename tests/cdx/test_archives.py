@@ -80,6 +80,16 @@ def test_several_folders_are_merged(tmp_path: Path):
     assert urls(archives) == [page_url(number) for number in range(9)]
 
 
+def test_file_in_two_folders_is_there_once(tmp_path: Path):
+    """It is being moved: it is copied, and removed then."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        small_index(tmp_path / name / "same.cdxj", ["a", "b"])
+    archives = Archives([tmp_path / "a", tmp_path / "b"])
+    assert len(archives.look(Turn()).indexes) == 2
+    assert len([*archives.look(Turn()).lines([ALL])]) == 2
+
+
 def test_folder_that_has_changed_is_looked_at_again(tmp_path: Path):
     """The list of indexes is kept as long as the folder is as it was a while ago."""
     small_index(tmp_path / "a.cdxj", ["a"])
@@ -147,7 +157,7 @@ def test_broken_line_ends_the_answer(tmp_path: Path):
     small_index(tmp_path / "a.cdxj", ["a", "b"])
     with (tmp_path / "a.cdxj").open("a") as file:
         file.write("c)/ 2026 junk\n")
-    with pytest.raises(ArchiveError, match="a line of an index is broken"):
+    with pytest.raises(ArchiveError, match=r"is broken \(a.cdxj line 3\): scrapy warc index"):
         text_of(Archives([tmp_path]), url="c", output="json")
 
 

@@ -295,6 +295,10 @@ def test_answer_is_collapsed_in_its_order(tmp_path: Path):
     given = {"url": "a.org", "fl": "timestamp", "collapse": "digest"}
     assert lines_of(archives, OUTBACK, sort="reverse", **given) == [dates[2]]
     assert lines_of(archives, OUTBACK, sort="reverse", limit=1, **given) == [dates[2]]
+    others = [row("20180101000000", "http://a.org/", digest="X" * 32)]
+    more = archive(tmp_path / "b", *(row(date, "http://a.org/") for date in dates), *others)
+    found = lines_of(more, OUTBACK, sort="reverse", limit=2, **given)
+    assert found == [dates[2], "20180101000000"]
     found = lines_of(archives, OUTBACK, sort="closest", closest="2019010201", **given)
     assert found == [dates[1]]
 

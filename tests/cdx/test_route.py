@@ -134,7 +134,9 @@ async def test_head_has_no_body(tmp_path: Path):
         assert (await said(port, "/cdx?url=*.test", "POST"))[0].startswith("HTTP/1.1 405")
 
 
-async def test_broken_line_cuts_an_answer_that_has_begun(tmp_path: Path):
+async def test_broken_line_cuts_an_answer_that_has_begun(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     """The client sees that it is not whole."""
     archives = archive(tmp_path, 2000)
     with (tmp_path / "a.cdxj").open("a") as file:
@@ -150,6 +152,8 @@ async def test_broken_line_cuts_an_answer_that_has_begun(tmp_path: Path):
             content = await reader.read()
         writer.transport.abort()
         assert not content.endswith(b"\r\n0\r\n\r\n")
+    [logged] = caplog.messages
+    assert "(a.cdxj line 2001)" in logged
 
 
 class Blocked(Archives):

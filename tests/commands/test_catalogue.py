@@ -45,6 +45,17 @@ def test_it_says_what_it_wrote(tmp_path: Path):
     assert [path.name for path in tmp_path.glob("other/host_by_file/*")] == ["crawl=CC MAIN%2F1"]
 
 
+def test_a_new_name_is_for_new_files(tmp_path: Path):
+    job = tmp_path / "autumn"
+    archived(job / "warc", [fetch("https://a.test/", b"x")])
+    scrapy("catalogue", job)
+    assert scrapy("catalogue", job, "--crawl", "autumn").stderr == b""
+    assert said(job, "--crawl", "winter", code=0) == (
+        "--crawl winter holds for new files: 1 file in the catalogue already stay in autumn; for"
+        " another name, give a new folder with -o"
+    )
+
+
 def test_changes_are_those_of_scrapy_changes(tmp_path: Path):
     """Of several files, with a page that comes back, a revisit of an old body, and one that differs
     in its compression only."""

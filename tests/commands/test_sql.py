@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import signal
@@ -116,6 +117,8 @@ def test_each_format_has_the_rows(jobdir: Path, tmp_path: Path):
     assert pq.read_table(tmp_path / "x.parquet").num_rows == 2
     assert len((tmp_path / "x.jsonl").read_text().splitlines()) == 2
     assert (tmp_path / "x.txt").read_text().endswith("2 rows\n")
+    lines = gzip.decompress((tmp_path / "x.jsonl.gz").read_bytes())
+    assert lines.decode() == (tmp_path / "x.jsonl").read_text()
 
 
 @pytest.mark.slow
@@ -152,9 +155,21 @@ def test_bad_input_is_one_line(jobdir: Path, tmp_path: Path):
         ((jobdir, "SELECT 1", "-o", tmp_path), "cannot be written"),
         ((jobdir, "SELECT 1", "-o", tmp_path / "x" / "y.parquet"), "cannot be written"),
         ((jobdir, ENDLESS, "--timeout", "1.5"), "the query was ended"),
+        ((jobdir, "SELECT 1", "-o", tmp_path / "x.xls"), ".xls is no format: give .txt, .csv, "),
+        ((jobdir, "SELECT 1", "-o", tmp_path / "x.parquet.gz"), ".gz is no format"),
     ):
         assert said in refusal(*words)
     assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.slow
+def test_two_crawls_of_one_name_are_refused(tmp_path: Path):
+    for place in ("a", "b"):
+        put(tmp_path / place / "job" / "catalogue", "fetch", "1", {"url": "http://a.test/"})
+    jobs = tmp_path / "a" / "job", tmp_path / "b" / "job"
+    assert "are both called" in refusal(*jobs, "SELECT 1")
+    put(tmp_path / "c" / "job" / "catalogue", "fetch", "1", {"url": "http://c.test/"}, crawl="c")
+    assert rows(jobs[0], tmp_path / "c" / "job", "SELECT 1 AS n") == [{"n": 1}]
 
 
 @pytest.mark.slow

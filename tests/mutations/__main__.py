@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tests.mutations.databases import DATABASES
 from tests.mutations.durability_and_cluster import DURABILITY_AND_CLUSTER
 from tests.mutations.hooks import HOOKS
 from tests.mutations.mutation import Mutation, StaleError
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = (
     *(*POLITENESS_AND_BOUNDS, *DURABILITY_AND_CLUSTER),
-    *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE, *RECRAWL, *HOOKS),
+    *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE, *RECRAWL, *HOOKS, *DATABASES),
 )
 # Not tracked, and used by the tests: the interpreter, and programs that were downloaded.
 _LINKED = (".venv", ".cache")

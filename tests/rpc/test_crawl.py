@@ -126,6 +126,7 @@ def check_the_orders(run: Crawl, crawl: Any, own: str) -> None:
     for seconds in (math.nan, math.inf, -2, 1e9):
         wrong = pb.UpsertDomainPolicyRequest(domain="b.test", delay=seconds)
         assert code_of(crawl.UpsertDomainPolicy, wrong)[0] is Code.INVALID_ARGUMENT
+    check_the_sheet(run, crawl)
     for url in ("", "http://a.test/" + "x" * 9000):
         asked = pb.ExplainRequest(url=url)
         assert code_of(crawl.Explain, asked)[0] is Code.INVALID_ARGUMENT
@@ -141,6 +142,27 @@ def check_the_orders(run: Crawl, crawl: Any, own: str) -> None:
     asked = pb.ForceRecrawlRequest(urls=["a.test"])
     assert code_of(crawl.ForceRecrawl, asked)[0] is Code.INVALID_ARGUMENT
     run.wait_until(lambda: "Forget by gRPC from " in run.log)
+
+
+def check_the_sheet(run: Crawl, crawl: Any) -> None:
+    """It is in the file of people, and in force."""
+    asked = pb.UpsertDomainPolicyRequest(domain="b.test", max_depth=2, exclude=["/print/"])
+    (done,) = crawl.UpsertDomainPolicy(asked).outcomes
+    assert done.done
+    assert 'has depth = 2, exclude = ["/print/"]: in force within' in done.message
+    assert not crawl.UpsertDomainPolicy(asked).outcomes[0].done
+    run.wait_until(lambda: "KROWL_POLICIES: 1 sheet," in run.log)
+    found = crawl.Explain(pb.ExplainRequest(url="http://b.test/print/1"))
+    assert (found.state, found.setting) == ("refused", "KROWL_POLICIES")
+    for wrong in (
+        pb.UpsertDomainPolicyRequest(domain="b.test", delay=9, exclude=["("]),
+        pb.UpsertDomainPolicyRequest(domain="b.test", max_depth=1, remove_sheet=True),
+        pb.UpsertDomainPolicyRequest(domain="co.uk", max_depth=1),
+    ):
+        assert code_of(crawl.UpsertDomainPolicy, wrong)[0] is Code.INVALID_ARGUMENT
+    asked = pb.UpsertDomainPolicyRequest(domain="b.test", remove_sheet=True)
+    assert "is removed" in crawl.UpsertDomainPolicy(asked).outcomes[0].message
+    run.wait_until(lambda: run.log.count("KROWL_POLICIES: 0 sheets,") > 1)
 
 
 def check_the_stream(crawl: Any, own: str) -> str:
@@ -159,7 +181,9 @@ def check_the_stream(crawl: Any, own: str) -> str:
 
 def test_a_client_watches_and_steers_a_crawl(tmp_path: Path) -> None:
     with MockWeb(spec=SPEC) as web:
-        run, own = make_crawl(tmp_path, web), web.url("a.test")
+        (tmp_path / "policies.toml").write_text("# by people\n")
+        run = make_crawl(tmp_path, web, KROWL_POLICIES=tmp_path / "policies.toml")
+        own = web.url("a.test")
         run.start().wait_until(lambda: any(entry.path == "/0" for entry in web.log()))
         with stub_of(run) as crawl:
             check_the_questions(crawl, own)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import grpc
 import pytest
 
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
@@ -46,5 +47,8 @@ def test_the_supervisor_answers_for_all_processes(tmp_path: Path) -> None:
             assert stub.ListHosts(pb.ListHostsRequest()).hosts
             done = stub.BlockHost(pb.BlockHostRequest(name="c.test")).outcome
             assert done.done
+        with connect(address, "wrong") as stub, pytest.raises(grpc.RpcError, match="token"):
+            stub.GetStatus(pb.GetStatusRequest())
         crawl.interrupt()
+    assert "; refused: token 1" in crawl.log
     assert "Traceback" not in crawl.log

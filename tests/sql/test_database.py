@@ -110,8 +110,9 @@ def test_functions_of_common_crawls_examples_are_there(tmp_path: Path):
         tmp_path,
         "SELECT regexp_like('xn--a', 'xn--'), levenshtein_distance('ab', 'ac'),"
         " url_extract_path('https://a.test:8/b/c?d'), url_extract_host('https://a.test:8/b'),"
-        " approx_distinct(1)",
-    ) == [(True, 1, "/b/c", "a.test", 1)]
+        " approx_distinct(1), slice([1, 2, 3, 4], 2, 2), reverse('abc'),"
+        " transform(filter(reverse(split('/a/b', '/')), w -> w != ''), w -> upper(w))",
+    ) == [(True, 1, "/b/c", "a.test", 1, [2, 3], "cba", ["B", "A"])]
 
 
 def test_a_damaged_file_is_named(tmp_path: Path):

@@ -186,14 +186,26 @@ class SetCrawlerStateResponse(_message.Message):
     def __init__(self, outcome: _Optional[_Union[Outcome, _Mapping]] = ...) -> None: ...
 
 class UpsertDomainPolicyRequest(_message.Message):
-    __slots__ = ("domain", "delay", "blocked")
+    __slots__ = ("domain", "delay", "blocked", "max_depth", "max_pages", "recrawl_seconds", "include", "exclude", "remove_sheet")
     DOMAIN_FIELD_NUMBER: _ClassVar[int]
     DELAY_FIELD_NUMBER: _ClassVar[int]
     BLOCKED_FIELD_NUMBER: _ClassVar[int]
+    MAX_DEPTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_PAGES_FIELD_NUMBER: _ClassVar[int]
+    RECRAWL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_FIELD_NUMBER: _ClassVar[int]
+    EXCLUDE_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_SHEET_FIELD_NUMBER: _ClassVar[int]
     domain: str
     delay: float
     blocked: bool
-    def __init__(self, domain: _Optional[str] = ..., delay: _Optional[float] = ..., blocked: _Optional[bool] = ...) -> None: ...
+    max_depth: int
+    max_pages: int
+    recrawl_seconds: float
+    include: _containers.RepeatedScalarFieldContainer[str]
+    exclude: _containers.RepeatedScalarFieldContainer[str]
+    remove_sheet: bool
+    def __init__(self, domain: _Optional[str] = ..., delay: _Optional[float] = ..., blocked: _Optional[bool] = ..., max_depth: _Optional[int] = ..., max_pages: _Optional[int] = ..., recrawl_seconds: _Optional[float] = ..., include: _Optional[_Iterable[str]] = ..., exclude: _Optional[_Iterable[str]] = ..., remove_sheet: _Optional[bool] = ...) -> None: ...
 
 class UpsertDomainPolicyResponse(_message.Message):
     __slots__ = ("outcomes",)

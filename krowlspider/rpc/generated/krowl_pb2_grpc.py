@@ -120,7 +120,8 @@ class CrawlServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UpsertDomainPolicy(self, request, context):
-        """Sets the least delay of a host, and whether it is blocked with all below it.
+        """Sets the least delay of a host, whether it is blocked with all below it, and keys of a sheet
+        for it in the file of KROWL_POLICIES.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

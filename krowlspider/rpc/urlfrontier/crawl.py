@@ -23,10 +23,12 @@ from krowlspider.frontier.pages.row import read_row
 from krowlspider.frontier.pages.rows import PageRows
 from krowlspider.frontier.schedule.orders import BLOCK, DELAY
 from krowlspider.frontier.seen import FilterFile
+from krowlspider.frontier.served import CrawlState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import (
     LevelStore,
     check_owner,
+    delete,
     entries,
     put_owner,
     records,
@@ -37,9 +39,9 @@ from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
 from krowlspider.rpc.urlfrontier.intake import TIME_MAX, Intake, Report, Status
 from krowlspider.rpc.urlfrontier.leases import DELETED, Leases
 from krowlspider.rpc.urlfrontier.records import (
-    CrawlState,
     Item,
     Ledger,
+    Name,
     Phase,
     QueueState,
     decode_item,
@@ -49,14 +51,15 @@ from krowlspider.urls.canonical import IdentityHasher, host_of, normalise, queue
 from krowlspider.urls.seeds import block_rule
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from scrapy.settings import BaseSettings
 
+    from krowlspider.frontier.hosts.host import Host
     from krowlspider.job.folder import JobFolder
 
-# Keys removed in one batch.
-_STEP = 10_000
+# Keys that are removed in a step, and URLs that a purge looks at: some milliseconds of work.
+_STEP = 500
 _REMOVED = "frontier.removed"
 
 
@@ -72,7 +75,8 @@ class Figures(NamedTuple):
 
 
 class ServedCrawl:
-    """The frontier in a folder, which is locked until `close`. ``crawl_id`` is kept in it.
+    """The frontier in a folder, which is locked until `close`. ``crawl_id`` and ``delay``, the
+    least delay of all queues, are kept in it if it is new.
 
     :raises JobError: the folder cannot be used
     :raises StoreError: the frontier cannot be opened
@@ -83,6 +87,7 @@ class ServedCrawl:
         folder: JobFolder,
         settings: BaseSettings,
         crawl_id: str,
+        delay: float = 0.0,
         *,
         wall: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
@@ -104,10 +109,11 @@ class ServedCrawl:
                     f" {scrapy_with('frontier', 'NEWDIR', '--restore', folder.path)}"
                 )
             shutil.rmtree(folder.path / _REMOVED, ignore_errors=True)
-            self._open(crawl_id, new=not folder.frontier.exists())
+            self._open(CrawlState(crawl_id, delay), new=not folder.frontier.exists())
             undo.pop_all()
 
-    def _open(self, crawl_id: str, *, new: bool) -> None:
+    def _open(self, state: CrawlState, *, new: bool) -> None:
+        """Open the frontier. One that was never served gets ``state``."""
         settings, head = self._settings, self._head
         hasher = IdentityHasher(head.seed)
         store = LevelStore(self._folder.frontier, create=new)
@@ -137,9 +143,13 @@ class ServedCrawl:
             self._intake.open(self.frontier, self._leases)
             self._store, self._key_of = store, hasher.key
             if self.ledger.state is None:
-                self.ledger.put_state(CrawlState(crawl_id))
+                self.ledger.put_state(state)
             self._adopt()
             self._set_least_delay(self.state.delay)
+            # A death has cut them short.
+            for name in sorted(self.ledger.leaving):
+                for _ in self._delete(name):
+                    pass
         except BaseException:
             store.close()
             raise
@@ -263,28 +273,56 @@ class ServedCrawl:
 
     # --- removing ---
 
-    def delete_queue(self, name: str) -> int:
-        """Remove everything of a host, its seen marks too. Return how many URLs were not done."""
+    def delete_queue(self, name: str) -> Generator[None, None, int]:
+        """Remove everything of a host, its seen marks too, in steps. Return how many URLs were not
+        done. Between two steps, all is allowed but another removal; what is reported of the host
+        has failed."""
         if self.ledger.known_queue(name) is None:
             return 0
         count = self.figures(name).active
-        cache = self.frontier.schedule.cache
+        self.ledger.begin_leaving(name)
+        yield from self._delete(name)
+        return count
+
+    def _delete(self, name: str) -> Iterator[None]:
+        """Remove everything of a host that is leaving, some keys in each step."""
+        frontier, ledger, cache = self.frontier, self.ledger, self.frontier.schedule.cache
         self._leases.drop_host(cache.get(name))
         self.commit()
-        host = self.frontier.schedule.ownership.seal(name)
-        for _ in give_up(self.frontier, host, ()):
-            pass
+        host = frontier.schedule.ownership.seal(name)
+        keys = self._store.keys(items_prefix(name))
+        while some := list(islice(keys, _STEP)):
+            for key in some:
+                ledger.put((name, key[-schema.KEY_SIZE :]), None)
+            ledger.write()
+            yield
+        yield from self._empty(host)
+        for _ in give_up(frontier, host, ()):
+            yield
         cache.remove(host)
-        self.frontier.poisoned.discard(name)
-        items = ((key, decode_item(value)) for key, value in self._store.items(items_prefix(name)))
-        while some := list(islice(items, _STEP)):
-            for key, _ in some:
-                self.ledger.put((name, key[-schema.KEY_SIZE :]), None)
-            self.ledger.write()
-        self.ledger.put_queue(name, None)
-        self.ledger.write()
+        frontier.poisoned.discard(name)
+        ledger.end_leaving(name)
         self.commit()
-        return count
+
+    def _empty(self, host: Host) -> Iterator[None]:
+        """Remove the queue of a sealed host, and the rows of its pages."""
+        frontier, prefix = self.frontier, schema.host_key(host.name)
+        keys = self._store.keys(prefix, after=prefix)
+        while some := list(islice(keys, _STEP)):
+            batch = self._store.batch()
+            for key in some:
+                batch.delete(key)
+            frontier.queues.count_removed(host, len(some))
+            host.queue.queued -= len(some)
+            if frontier.budget.most:
+                frontier.budget.charge(host.domain, -len(some))
+                frontier.budget.end_batch(batch)
+            frontier.schedule.cache.record_now(host, batch)
+            yield
+        rows = self._store.keys(schema.page_prefix(host.name))
+        while some := list(islice(rows, _STEP)):
+            delete(self._store, some)
+            yield
 
     def clear(self) -> int:
         """Begin anew with an empty frontier. Return how many URLs were not done."""
@@ -295,29 +333,39 @@ class ServedCrawl:
         self._folder.frontier.rename(removed)
         sync(self._folder.path)
         shutil.rmtree(removed)
-        self._open(state.crawl_id, new=True)
+        self._open(CrawlState(state.crawl_id, state.delay), new=True)
         self.set_active(active=was_active)
         return count
 
-    def purge(self, days: int, name: str = "") -> int:
+    def purge(self, days: int, name: str = "") -> Generator[None, None, int]:
         """Remove the URLs that were stored so many days ago or earlier, except leased ones; those
-        of one queue only. Return how many."""
+        of one queue only. Return how many. It is done in steps, as `delete_queue`."""
         before = self._wall() - days * 86_400
         self.ledger.put_state(replace(self.state, has_purged=True))
         count = 0
-        for host in [name] if name else [host for host, _ in self.ledger.queues()]:
-            for key, value in self._store.items(items_prefix(host)):
-                item = decode_item(value)
-                if item.created >= before or item.phase in (Phase.LEASED, Phase.PURGED):
-                    continue
-                named = host, key[-schema.KEY_SIZE :]
-                self.ledger.put(named, Item("", Phase.PURGED, 0.0))
-                self.ledger.write()
-                if item.phase is Phase.QUEUED:
-                    self._leases.done(named, item, DELETED)
-                count += 1
-        self.commit()
+        names: Iterable[str] = [name] if name else (host for host, _ in self.ledger.queues())
+        keys = (
+            (host, key[-schema.KEY_SIZE :])
+            for host in names
+            for key in self._store.keys(items_prefix(host))
+        )
+        while some := list(islice(keys, _STEP)):
+            count += sum(self._purge(each, before) for each in some)
+            self.commit()
+            yield
         return count
+
+    def _purge(self, name: Name, before: float) -> bool:
+        """Remove a URL that was stored before a time and is not leased; return whether it was."""
+        # It may have changed since the search for it began.
+        item = self.ledger.item(name)
+        if item is None or item.created >= before or item.phase in (Phase.LEASED, Phase.PURGED):
+            return False
+        self.ledger.put(name, Item("", Phase.PURGED, 0.0))
+        self.ledger.write()
+        if item.phase is Phase.QUEUED:
+            self._leases.done(name, item, DELETED)
+        return True
 
     # --- looking ---
 

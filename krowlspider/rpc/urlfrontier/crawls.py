@@ -102,7 +102,8 @@ class Crawls:
             raise CrawlsError(f"a crawl ID of more than {ID_MAX} characters: give a shorter one")
         if len(self._open) >= CRAWLS_MAX:
             raise CrawlsError(f"there are {CRAWLS_MAX} crawls: delete one by DeleteCrawl")
-        crawl = self._opened(JobFolder(_path(self._root, name)), crawl_id=name)
+        folder, delay = JobFolder(_path(self._root, name)), self._open[DEFAULT].state.delay
+        crawl = self._opened(folder, crawl_id=name, delay=delay)
         if not self.is_active:
             crawl.set_active(active=False)
         return self._add(crawl, name)
@@ -134,6 +135,27 @@ class Crawls:
         """Pause all crawls, or let them go on."""
         for crawl in self._open.values():
             crawl.set_active(active=active)
+
+    def set_delay(self, crawl_id: str, seconds: float, name: str = "") -> None:
+        """Set the least delay of a queue, or with "" of all queues. Of all queues of the default
+        crawl, it is that of all crawls, also of those begun later.
+
+        :raises OrderError: as `ServedCrawl.set_delay`
+        :raises CrawlsError: the crawl cannot be begun
+        """
+        if name or _normal(crawl_id) != DEFAULT:
+            self.begun(crawl_id).set_delay(seconds, name)
+            return
+        for crawl in self._open.values():
+            crawl.set_delay(seconds)
+
+    def block(self, crawl_id: str, name: str, until: float) -> None:
+        """Block a queue as `ServedCrawl.block`, also one of a crawl that is begun later.
+
+        :raises OrderError: as there
+        :raises CrawlsError: the crawl cannot be begun
+        """
+        self.begun(crawl_id).block(name, until)
 
     def put(self, reports: Sequence[tuple[str, Report]]) -> list[Status | CrawlsError]:
         """Take reports, each with the id of its crawl, and return what becomes of them, in their

@@ -77,6 +77,8 @@ class Intake:
             names.append(name)
             if name is None:
                 found[number] = Status.SKIPPED
+            elif name[0] in self._ledger.leaving:
+                found[number] = Status.FAIL
             elif report.refetch is None:
                 self._new.setdefault(name, report._replace(url=url))
                 waiting[number] = name

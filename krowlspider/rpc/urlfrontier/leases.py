@@ -175,7 +175,8 @@ class Leases:
             if number >= _DUE_MAX:
                 break
             item = self._ledger.item(name)
-            if item is None or item.time is None or time_key(item.time, name) != key:
+            is_going = name[0] in self._ledger.leaving
+            if is_going or item is None or item.time is None or time_key(item.time, name) != key:
                 self._ledger.drop_time(key)
             elif item.phase is Phase.SCHEDULED:
                 self._queue_again(name, item)

@@ -2,8 +2,8 @@
 
 `SERVED` is the first byte of each key, and the second is its kind: ``i`` host ``00`` identity has
 an `Item`, ``t`` time host ``00`` identity is empty and says when a lease ends or a page is due
-again, ``q`` host has a `QueueState`, ``s`` a `CrawlState`. ``time`` has 8 bytes, milliseconds since
-the epoch.
+again, ``q`` host has a `QueueState`, ``x`` host is empty and says that a queue is being deleted,
+``s`` has a `CrawlState`. ``time`` has 8 bytes, milliseconds since the epoch.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
+from krowlspider.frontier.served import CrawlState, put_state, read_state
 from krowlspider.frontier.store.schema import KEY_SIZE, SERVED
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Batch, Store
 
 _ITEMS = SERVED + b"i"
-STATE = SERVED + b"s"
 TIMES = SERVED + b"t"
 QUEUES = SERVED + b"q"
+_LEAVING = SERVED + b"x"
 
 
 class Phase(IntEnum):
@@ -71,17 +72,8 @@ class QueueState(Struct, array_like=True, frozen=True):
     limit: int = 0
 
 
-class CrawlState(Struct, array_like=True, frozen=True):
-    """``crawl_id``, the least delay of all queues in seconds, and whether URLs were purged."""
-
-    crawl_id: str
-    delay: float = 0.0
-    has_purged: bool = False
-
-
 _ITEM = msgspec.msgpack.Decoder(Item)
 _QUEUE = msgspec.msgpack.Decoder(QueueState)
-_STATE = msgspec.msgpack.Decoder(CrawlState)
 _encode = msgspec.msgpack.encode
 
 Name = tuple[str, bytes]
@@ -122,7 +114,8 @@ def decode_item(value: bytes) -> Item:
 class Ledger:
     """The items and queues of a store, and the changes that `write` writes together.
 
-    ``totals`` is the sum over all queues, ``count`` is how many there are.
+    ``totals`` is the sum over all queues, ``count`` is how many there are. ``leaving`` are the
+    queues that are being deleted, which take nothing and give nothing.
     """
 
     def __init__(self, store: Store):
@@ -140,8 +133,8 @@ class Ledger:
             sum(each.scheduled for each in found),
             sum(each.done for each in found),
         )
-        saved = store.get(STATE)
-        self.state = None if saved is None else _STATE.decode(saved)
+        self.leaving = {key[len(_LEAVING) :].decode() for key in store.keys(_LEAVING)}
+        self.state = read_state(store)
 
     # --- reading ---
 
@@ -234,9 +227,23 @@ class Ledger:
     def put_state(self, state: CrawlState) -> None:
         """Replace the state of the crawl, immediately."""
         self.state = state
+        put_state(self._store, state)
+
+    def begin_leaving(self, host: str) -> None:
+        """Begin to delete a queue: a restart goes on with it, until `end_leaving`."""
+        self.leaving.add(host)
         batch = self._store.batch(sync=True)
-        batch.put(STATE, _encode(state))
+        batch.put(_LEAVING + host.encode(), b"")
         batch.write()
+
+    def end_leaving(self, host: str) -> None:
+        """Remove a queue of which nothing is left."""
+        self.put_queue(host, None)
+        batch = self._store.batch(sync=True)
+        batch.delete(_LEAVING + host.encode())
+        self.add_to(batch)
+        batch.write()
+        self.leaving.discard(host)
 
     def add_to(self, batch: Batch) -> None:
         """Put all changes into a batch, which is written next."""

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import grpc
 import plyvel
@@ -29,12 +29,14 @@ from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.seeds import ordered_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
     from krowlspider.rpc.urlfrontier.crawl import ServedCrawl
     from krowlspider.rpc.urlfrontier.crawls import Crawls
 
 _T = TypeVar("_T")
+# A removal: each step takes some milliseconds; it returns how many URLs were removed.
+_Steps: TypeAlias = "Generator[None, None, int]"
 _log = logging.getLogger(__name__)
 
 # Seconds of a lease for which the client asks none.
@@ -62,6 +64,8 @@ class Service(URLFrontierServicer):
         self._reader = ThreadPoolExecutor(1, "urlfrontier-read")
         self._budget = Budget()
         self._ticks: asyncio.Task[None] | None = None
+        self._removal = asyncio.Lock()
+        self._removing: asyncio.Task[int] | None = None
         self.failure: Exception | None = None
 
     def start(self, address: str) -> asyncio.Task[None]:
@@ -77,8 +81,9 @@ class Service(URLFrontierServicer):
 
     async def stop(self) -> None:
         """Close all crawls, once the calls have ended."""
-        if self._ticks is not None:
-            self._ticks.cancel()
+        for task in (self._ticks, self._removing):
+            if task is not None:
+                task.cancel()
         self._reader.shutdown(cancel_futures=True)
         if self.failure is None:
             await self._run(self._crawls.close)
@@ -260,16 +265,14 @@ class Service(URLFrontierServicer):
 
     async def SetDelay(self, request: Any, context: Any) -> Any:
         key = await self._queue(request.key, context)
-        crawl = await self._crawl(request.crawlID, context)
-        if crawl is not None:
-            await self._do(context, crawl.set_delay, float(request.delay_requestable), key)
+        seconds = float(request.delay_requestable)
+        await self._do(context, self._crawls.set_delay, request.crawlID, seconds, key)
         return messages.Empty()
 
     async def BlockQueueUntil(self, request: Any, context: Any) -> Any:
         key = await self._queue(request.key, context)
-        crawl = await self._crawl(request.crawlID, context)
-        if crawl is not None and key:
-            await self._do(context, crawl.block, key, float(request.time))
+        if key:
+            await self._do(context, self._crawls.block, request.crawlID, key, float(request.time))
         return messages.Empty()
 
     async def SetCrawlLimit(self, request: Any, context: Any) -> Any:
@@ -298,18 +301,61 @@ class Service(URLFrontierServicer):
 
     async def DeleteQueue(self, request: Any, context: Any) -> Any:
         key = await self._queue(request.key, context)
-        crawl = await self._crawl(request.crawlID, context)
-        count = 0 if crawl is None else await self._do(context, crawl.delete_queue, key)
-        return messages.Long(value=count)
+
+        def steps(crawl: ServedCrawl) -> _Steps:
+            return crawl.delete_queue(key)
+
+        return await self._remove(request.crawlID, steps, context)
 
     async def DeleteCrawl(self, request: Any, context: Any) -> Any:
-        return messages.Long(value=await self._do(context, self._crawls.delete, request.value))
+        async with self._removal:
+            return messages.Long(value=await self._do(context, self._crawls.delete, request.value))
 
     async def PurgeURLs(self, request: Any, context: Any) -> Any:
         key = await self._queue(request.key, context)
-        crawl = await self._crawl(request.crawlID, context)
-        count = 0 if crawl is None else await self._do(context, crawl.purge, request.days, key)
-        return messages.Long(value=count)
+
+        def steps(crawl: ServedCrawl) -> _Steps:
+            return crawl.purge(request.days, key)
+
+        return await self._remove(request.crawlID, steps, context)
+
+    async def _remove(
+        self, crawl_id: str, steps: Callable[[ServedCrawl], _Steps], context: Any
+    ) -> Any:
+        """Remove URLs in steps, between which other calls have their turn; return how many. One
+        removal goes on at a time, and goes on if its call ends."""
+        await self._removal.acquire()
+        self._removing = asyncio.create_task(self._removed(crawl_id, steps))
+        self._removing.add_done_callback(self._end_removal)
+        try:
+            return messages.Long(value=await asyncio.shield(self._removing))
+        except (KrowlError, *STORE_ERRORS) as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
+
+    async def _removed(self, crawl_id: str, steps: Callable[[ServedCrawl], _Steps]) -> int:
+        crawl = await self._run(self._crawls.get, crawl_id)
+        if crawl is None:
+            return 0
+        doing = steps(crawl)
+        while (count := await self._run(_step, doing)) is None:
+            pass
+        return count
+
+    def _end_removal(self, done: asyncio.Task[int]) -> None:
+        # Its call may have ended before.
+        if not done.cancelled():
+            done.exception()
+        self._removal.release()
+
+
+def _step(doing: _Steps) -> int | None:
+    """Do the next step of a removal; return how many URLs it has removed after the last one."""
+    try:
+        next(doing)
+    except StopIteration as end:
+        count: int = end.value
+        return count
+    return None
 
 
 def _info(crawl_id: str, host: str, item: Item) -> Any:

@@ -11,7 +11,7 @@ from krowlspider.rpc.urlfrontier.crawls import Crawls
 from krowlspider.rpc.urlfrontier.intake import Report, Status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from krowlspider.rpc.urlfrontier.crawl import ServedCrawl
@@ -63,6 +63,15 @@ def discovered(*urls: str, **metadata: str) -> list[Report]:
 
 def known(url: str, refetch: float = 0.0, **metadata: str) -> list[Report]:
     return [Report(url, {key: [value] for key, value in metadata.items()}, refetch)]
+
+
+def finished(steps: Generator[None, None, int]) -> int:
+    """Do all steps of a removal; return how many URLs it has removed."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
 
 
 def urls(crawl: ServedCrawl, queues: int = 0, per_queue: int = 0, seconds: float = 30) -> list[str]:

@@ -13,12 +13,14 @@ from krowlspider.rpc.urlfrontier.crawl import Figures
 from krowlspider.rpc.urlfrontier.crawls import CrawlsError
 from krowlspider.rpc.urlfrontier.intake import METADATA_MAX, Report
 from krowlspider.rpc.urlfrontier.records import Phase
+from krowlspider.urls.seeds import block_rule
 from tests.rpc.urlfrontier.served import (
     FAIL,
     OK,
     SKIPPED,
     Clock,
     discovered,
+    finished,
     known,
     opened,
     served,
@@ -275,6 +277,41 @@ def test_a_delay_of_all_queues_survives(tmp_path: Path, clock: Clock):
         assert urls(crawl) == [B]
 
 
+def test_a_delay_of_all_queues_is_that_of_later_crawls(tmp_path: Path, clock: Clock):
+    """As in the reference, where it is that of the service."""
+    crawls = opened(tmp_path, clock)
+    crawls.begun("early")
+    crawls.set_delay("", 50)
+    crawls.delete("")
+    crawls.set_delay("own", 20)
+    crawls.begun("late")
+    crawls.close()
+    crawls = opened(tmp_path, clock)
+    for name, seconds in (("", 50), ("early", 50), ("late", 50), ("own", 20)):
+        crawl = crawls.begun(name)
+        crawl.put(discovered(A, B))
+        urls(crawl, per_queue=1)
+        crawl.put(known(A))
+        clock.move(seconds - 1)
+        assert urls(crawl) == []
+        clock.move(2)
+        assert urls(crawl) == [B]
+    crawls.close()
+
+
+def test_orders_for_a_crawl_that_comes_later_hold(tmp_path: Path, clock: Clock):
+    crawls = opened(tmp_path, clock)
+    crawls.set_delay("X", 50, "a.example")
+    crawls.block("X", "b.example", clock.now + 200)
+    assert crawls.ids() == []
+    crawls.close()
+    crawls = opened(tmp_path, clock)
+    assert crawls.put([("X", each) for each in discovered(A, B, OTHER)]) == [OK] * 3
+    clock.move(60)
+    assert urls(crawls.begun("X"), per_queue=1) == [A]
+    crawls.close()
+
+
 def test_a_block_ends_by_an_order(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         crawl.put(discovered(A))
@@ -286,17 +323,18 @@ def test_a_block_ends_by_an_order(tmp_path: Path, clock: Clock):
         assert urls(crawl) == [A]
 
 
-def test_a_client_does_not_end_the_block_of_a_person(tmp_path: Path, clock: Clock):
+@pytest.mark.parametrize("rule", ["a.example", block_rule("http://a.example/")])
+def test_a_client_does_not_end_the_block_of_a_person(tmp_path: Path, clock: Clock, rule: str):
     with served(tmp_path, clock) as crawl:
         crawl.put(discovered(A))
         orders = crawl.frontier.schedule.orders
-        orders.take(orders.made("block", "a.example", "a person"))
+        orders.take(orders.made("block", rule, "a person"))
         for until in (clock.now + 10, 0):
             crawl.block("a.example", until)
             clock.move(60)
             crawl.tick()
             assert urls(crawl) == []
-        assert orders.blocks.rules == {"a.example": "a person"}
+        assert orders.blocks.rules == {rule: "a person"}
         assert list(crawl.queue_names(include_inactive=False)) == []
 
 
@@ -337,8 +375,8 @@ def test_a_deleted_queue_can_be_found_again(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         crawl.put([*discovered(A, B, OTHER), *known(C, clock.now + 10)])
         urls(crawl, queues=1, per_queue=1)
-        assert crawl.delete_queue("a.example") == 3
-        assert crawl.delete_queue("a.example") == 0
+        assert finished(crawl.delete_queue("a.example")) == 3
+        assert finished(crawl.delete_queue("a.example")) == 0
         assert crawl.figures("a.example").queues == 0
         assert crawl.find(A) is None
         clock.move(100)
@@ -348,12 +386,70 @@ def test_a_deleted_queue_can_be_found_again(tmp_path: Path, clock: Clock):
         assert sorted(urls(crawl)) == [B, OTHER]
 
 
+def many(host: str, count: int) -> list[str]:
+    return [f"http://{host}/{number}" for number in range(count)]
+
+
+def test_other_queues_go_on_while_one_is_deleted(tmp_path: Path, clock: Clock):
+    """What is reported of that one has failed; its scheduled URLs and leases do not come back."""
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(*many("a.example", 2000), OTHER))
+        crawl.put([*known(C, clock.now + 10), *known("http://b.example/b", clock.now + 10)])
+        urls(crawl, per_queue=5, seconds=10)
+        removal, steps = crawl.delete_queue("a.example"), 0
+        for _ in removal:
+            steps += 1
+            clock.move(10)
+            crawl.tick()
+            assert crawl.put([*discovered(A), *known(B)]) == [FAIL, FAIL]
+            found = urls(crawl, seconds=5)
+            assert all("b.example" in url for url in found)
+            assert crawl.put([report for url in found for report in known(url, clock.now + 1)])
+        assert steps > 6
+        assert crawl.figures("a.example") == Figures(0, 0, 0, 0, 0)
+        assert crawl.put(discovered(B)) == [OK]
+        clock.move(60)
+        crawl.tick()
+        assert [url for url in urls(crawl) if "a.example" in url] == [B]
+
+
+@pytest.mark.parametrize("steps", [1, 3, 8])
+def test_a_death_while_a_queue_is_deleted_leaves_none_of_it(
+    tmp_path: Path, clock: Clock, steps: int
+):
+    crawls = opened(tmp_path, clock)
+    crawl = crawls.begun("")
+    crawl.put(discovered(*many("a.example", 2000), OTHER))
+    removal = crawl.delete_queue("a.example")
+    for _ in range(steps):
+        next(removal)
+    crawl.frontier.store.close()
+    crawl._folder.leave()
+    with served(tmp_path, clock) as crawl:
+        assert crawl.figures() == Figures(1, 0, 0, 1, 1)
+        assert crawl.frontier.queued == 1
+        assert crawl.put(discovered(*many("a.example", 3))) == [OK] * 3
+        clock.move(60)
+        assert sorted(urls(crawl)) == [*many("a.example", 3), OTHER]
+
+
+def test_urls_that_are_leased_meanwhile_are_not_purged(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        crawl.put(discovered(*many("a.example", 1200)))
+        clock.move(86_401)
+        removal = crawl.purge(1)
+        next(removal)
+        out = urls(crawl, per_queue=100)
+        assert finished(removal) == 1100
+        assert crawl.figures().leased == len(out) == 100
+
+
 def test_purged_urls_can_be_found_again(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         crawl.put([*discovered(A), *known(B), *known(C, clock.now + 10)])
         clock.move(86_401)
         crawl.put(discovered(OTHER))
-        assert crawl.purge(1) == 3
+        assert finished(crawl.purge(1)) == 3
         assert [item.url for _, item in crawl.items()] == [OTHER]
         assert crawl.figures() == Figures(1, 0, 0, 2, 1)
         assert crawl.put(discovered(B)) == [OK]

@@ -36,6 +36,29 @@ def later(seconds: float) -> Callable[[], bool]:
 
 
 @pytest.mark.slow
+def test_a_delay_of_all_hosts_holds_in_a_later_crawl(tmp_path: Path) -> None:
+    with SimulatedWeb(spec=SPEC) as web:
+        crawl = crawl_of(web, tmp_path, [web.url("a.test")])
+        crawls = Crawls(
+            crawl.jobdir, project_settings(), wall=clocks.wall, monotonic=clocks.monotonic
+        )
+        crawls.set_delay("", 50)
+        crawls.close()
+
+        asked = []
+
+        def watch() -> Script:
+            for seconds in (30, 60, 60):
+                yield later(seconds)
+                asked.append(len(paths(web, "a.test")))
+            interrupt()
+
+        crawl.script = watch()
+        crawl.run()
+        assert asked == [1, 2, 3]
+
+
+@pytest.mark.slow
 def test_a_block_of_a_client_holds_in_a_later_crawl(tmp_path: Path) -> None:
     """It ends at its time, without the service."""
     with SimulatedWeb(spec=SPEC) as web:

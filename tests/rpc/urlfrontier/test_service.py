@@ -34,6 +34,7 @@ class Served:
 
     def __init__(self, jobdir: Path, *, blocks: int | None = None, **settings: object):
         """``blocks`` is how large a file can be, as of `ulimit`."""
+        self.jobdir = jobdir
         self._log = jobdir.with_name("log")
         options = [word for name, value in settings.items() for word in ("-s", f"{name}={value}")]
         command = [sys.executable, "-m", "scrapy", "frontier", str(jobdir), "--serve"]
@@ -358,13 +359,31 @@ def test_a_token_is_asked_for_where_one_is_set(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("address", "words"),
-    [("0.0.0.0:7071", "from other machines"), ("7071", "is not HOST:PORT"), ("", "empty name")],
+    [
+        ("0.0.0.0:7071", "from other machines"),
+        ("7071", "is not HOST:PORT: give 127.0.0.1:7071"),
+        ("", "empty name"),
+    ],
 )
 def test_an_address_that_cannot_be_served_is_refused(tmp_path: Path, address: str, words: str):
     done = scrapy("frontier", tmp_path / "job", f"--serve={address}", code=2)
     assert f"--serve {address}".strip() in done.stderr.decode().replace("'", "")
     assert words in done.stderr.decode()
     assert not (tmp_path / "job").exists()
+
+
+def test_a_folder_that_is_served_is_told_so(jobless: Served):
+    said = scrapy("frontier", jobless.jobdir).stdout.decode()
+    assert (
+        f"is being served to other crawlers, as a URLFrontier at 127.0.0.1:{jobless.port}" in said
+    )
+
+
+def test_a_folder_of_others_is_left_as_it_was(tmp_path: Path):
+    (tmp_path / "notes").write_text("mine")
+    done = scrapy("frontier", tmp_path, "--serve", "127.0.0.1:0", code=2)
+    assert b"is not empty and not a crawl's folder" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
 
 def test_a_port_that_is_taken_is_refused(jobless: Served, tmp_path: Path):

@@ -1,0 +1,200 @@
+"""Measure what floods of gRPC calls, CDX queries and SQL queries cost a crawl.
+
+Two crawls of one web share a core. In turns of some seconds, one of them and then the other gets
+the flood. In each turn the two are compared, so that what else the machine does meets both alike.
+The web and the flood have the other core.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.request import urlopen
+
+from bench.crawlers import Task, cpu_seconds_of, krowlspider_command
+from bench.follow import running
+from bench.process import CORE as CRAWLERS_CORE
+from bench.web import CORE, BenchWeb
+from krowlspider.job.monitoring.access import CONTROL_TOKEN, PAGE, noted_url
+from tests.support.crawling import ROOT, write_seeds
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from bench.pages import Shape
+
+# Seconds of the crawls before the first turn, of a flood before it is measured, of a turn.
+_BEFORE, _START, _TURN = 20.0, 4.0, 8.0
+# Clients of a flood, each of which asks again at once.
+_CLIENTS = 16
+_SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10"
+
+
+def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
+    """Return a row for each flood: ``cores`` that it takes of the crawl's process, as mean of
+    ``rounds`` pairs of turns with its standard error; what a crawl with a core of its own would
+    have left (``kept``); and the cores that the crawls had.
+
+    What the flood takes is bounded in each second, however much of a core the crawl has. So on a
+    busy machine the ratio of two rates would say nothing.
+
+    :raises RuntimeError: the crawls have ended before
+    """
+    with BenchWeb(shape) as web, tempfile.TemporaryDirectory(prefix="krowl-bench-") as name:
+        seeds = web.shape.seeds(web.shape.hosts)
+        with ExitStack() as stack:
+            crawls = []
+            for half in (0, 1):
+                scratch = Path(name) / str(half)
+                scratch.mkdir()
+                file = write_seeds(scratch / "seeds.txt", seeds[half::2])
+                settings = {"KROWL_GRPC": "127.0.0.1:0", "KROWL_WARC_MAX_SIZE": 5_000_000}
+                command = krowlspider_command(Task(web, file, pages, scratch, settings=settings))
+                log = scratch / "log"
+                process = stack.enter_context(running(command, log, CRAWLERS_CORE))
+                crawls.append(_Crawl(process.pid, scratch / "job", log))
+            time.sleep(_BEFORE)
+            return [_row(flood, crawls, rounds) for flood in ("none", *FLOODS)]
+
+
+class _Crawl:
+    def __init__(self, pid: int, jobdir: Path, log: Path):
+        self.pid, self.jobdir, self.log = pid, jobdir, log
+
+    def figures(self) -> tuple[float, float]:
+        """Return the pages done and the CPU seconds used.
+
+        :raises RuntimeError: it has ended
+        """
+        try:
+            with urlopen(f"{noted_url(self.jobdir, PAGE)}/api/v1/status") as answer:
+                return json.load(answer)["done"], cpu_seconds_of(self.pid)
+        except (OSError, ValueError) as error:
+            raise RuntimeError(
+                f"the crawl in {self.jobdir} has ended: give more --pages"
+            ) from error
+
+
+def _row(flood: str, crawls: list[_Crawl], rounds: int) -> dict[str, Any]:
+    taken, had = [], []
+    for _ in range(rounds):
+        # The second turn, with the crawls swapped, takes out what differs between them.
+        pair = [_turn(flood, *order) for order in (crawls, crawls[::-1])]
+        taken.append(statistics.mean(cores for cores, _ in pair))
+        had += [cores for _, cores in pair]
+    error = statistics.stdev(taken) / len(taken) ** 0.5 if len(taken) > 1 else 0.0
+    return {
+        "flood": flood,
+        "rounds": rounds,
+        "cores": round(statistics.mean(taken), 3),
+        "standard_error": round(error, 3),
+        "kept": round(1 - statistics.mean(taken), 3),
+        "cores_of_a_crawl": round(statistics.mean(had), 2),
+    }
+
+
+def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> tuple[float, float]:
+    """Return the cores that a flood takes of a crawl's process: what it uses beyond what the other
+    crawl uses for as many pages; and the cores that the other has."""
+    command = [sys.executable, "-m", "bench.beside", flood, flooded.jobdir, flooded.log]
+    with ExitStack() as stack:
+        if flood != "none":
+            log = flooded.jobdir.parent / f"{flood}.log"
+            stack.enter_context(running(list(map(str, command)), log, CORE))
+        time.sleep(_START)
+        crawls = flooded, alone
+        begun = time.monotonic()
+        before = [each.figures() for each in crawls]
+        time.sleep(_TURN)
+        seconds = time.monotonic() - begun
+        after = [each.figures() for each in crawls]
+    (pages, cpu), (pages_alone, cpu_alone) = (
+        (done - done_before, used - used_before)
+        for (done, used), (done_before, used_before) in zip(after, before, strict=True)
+    )
+    return (cpu - pages * cpu_alone / pages_alone) / seconds, cpu_alone / seconds
+
+
+# --- the floods, each a process of its own ---
+
+
+def _grpc(jobdir: Path, log: Path) -> None:
+    """Ask for the status, with the token and with a wrong one, and send URLs."""
+    import grpc.aio  # noqa: PLC0415
+
+    from krowlspider.rpc.generated import krowl_pb2 as pb  # noqa: PLC0415
+    from krowlspider.rpc.generated import krowl_pb2_grpc as pb_grpc  # noqa: PLC0415
+
+    address = log.read_text().partition("gRPC is served at ")[2].split()[0]
+    token = (jobdir / CONTROL_TOKEN).read_text().strip()
+
+    async def client(number: int) -> None:
+        given = (("authorization", f"Bearer {token if number % 2 else 'wrong'}"),)
+        async with grpc.aio.insecure_channel(address) as channel:
+            stub = pb_grpc.CrawlServiceStub(channel)
+            urls = [f"http://flood.test/{number}"]
+            while True:
+                with suppress(grpc.RpcError):
+                    await stub.GetStatus(pb.GetStatusRequest(), metadata=given)
+                    await stub.SubmitUrls(pb.SubmitUrlsRequest(urls=urls), metadata=given)
+
+    async def clients() -> None:
+        await asyncio.gather(*map(client, range(_CLIENTS)))
+
+    asyncio.run(clients())
+
+
+def _cdx(jobdir: Path, _: Path) -> None:
+    """Ask for all captures, and for those of a host."""
+    url = noted_url(jobdir, PAGE)
+    host, port = str(url).removeprefix("http://").split(":")
+
+    async def client(number: int) -> None:
+        query = "url=com&matchType=domain" if number % 2 else "url=http://example.org/"
+        asked = f"GET /cdx?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        while True:
+            with suppress(OSError):
+                reader, writer = await asyncio.open_connection(host, int(port))
+                writer.write(asked.encode())
+                while await reader.read(65_536):
+                    pass
+                writer.close()
+
+    async def clients() -> None:
+        await asyncio.gather(*map(client, range(_CLIENTS)))
+
+    asyncio.run(clients())
+
+
+def _sql(jobdir: Path, _: Path) -> None:
+    while True:
+        subprocess.run([sys.executable, "-m", "scrapy", "sql", jobdir, _SQL], cwd=ROOT, check=False)
+
+
+def _catalogue(jobdir: Path, _: Path) -> None:
+    folder = jobdir.parent / "catalogue"
+    words = ["scrapy", "catalogue", str(jobdir), "-o", str(folder), "--follow"]
+    os.nice(19)
+    os.execv(sys.executable, [sys.executable, "-m", *words])
+
+
+FLOODS: dict[str, Callable[[Path, Path], None]] = {
+    "grpc": _grpc,
+    "cdx": _cdx,
+    "sql": _sql,
+    "catalogue": _catalogue,
+}
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    FLOODS[sys.argv[1]](Path(sys.argv[2]), Path(sys.argv[3]))
