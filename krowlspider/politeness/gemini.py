@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Self
 
-from krowlspider.politeness.robots import PathRules, spelt
+from krowlspider.politeness.robots import PathRules, RobotsLine, spelt
 from krowlspider.urls.gemini import path_of
 
 if TYPE_CHECKING:
@@ -86,3 +86,16 @@ class PrefixRules:
         if spelt(path).startswith(self._prefixes):
             return False
         return True if self._patterns is None else self._patterns.allow(path)
+
+
+def prefix_line(body: bytes, url: str) -> RobotsLine | None:
+    """Return the first line of a robots.txt with the longest prefix of the path of a gemini URL;
+    None without one. It need not be of a group that holds for the crawl."""
+    path, found, longest = spelt(path_of(url)), None, 0
+    for number, line in enumerate(body.decode(errors="replace").splitlines(), 1):
+        field, _, value = line.partition("#")[0].partition(":")
+        prefix = spelt(value.strip())
+        is_rule = field.strip().lower() == "disallow"
+        if is_rule and len(prefix) > longest and path.startswith(prefix):
+            found, longest = RobotsLine(number, line.strip()), len(prefix)
+    return found
