@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "browser": {"internals.engine", *ENGINE},
+    "gemini": ENGINE,
     "catalogue": {
         *("archive", "changes", "corpus", "fetch", "recrawl", "urls"),
         *("internals.frostwork", "internals.suffix_list"),
@@ -60,6 +61,7 @@ PURE = (
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
+    *("gemini.ascii_art", "gemini.feeds", "gemini.gemtext", "gemini.mirrors", "gemini.robots"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
