@@ -30,7 +30,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "engine": {"internals.cookies", "internals.engine", *ENGINE},
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "browser": {"internals.engine", *ENGINE},
-    "gemini": ENGINE,
     "catalogue": {
         *("archive", "changes", "corpus", "fetch", "recrawl", "urls"),
         *("internals.frostwork", "internals.suffix_list"),
@@ -45,6 +44,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
     "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
+    "gemini": ENGINE,
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
