@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 import pytest
 
 from krowlspider.frontier.entry import Entry
@@ -82,9 +84,8 @@ def test_links_lead_from_web_to_gemini_and_back():
         *("gemini://a.test/", "https://web.test/c?d", "https://f.test/")
     ]
     assert (refused, oversize) == (["mailto:a@b.test"], [long])
-    found = normalise_all(
-        [*links, "h", "?i", "http://web.test"], "gemini://a.test/j/k", refused, []
-    )
+    links += ["h", "?i", "http://web.test"]
+    found = normalise_all(links, "gemini://a.test/j/k", refused, [])
     assert found == [
         *("gemini://a.test/", "gemini://a.test/c?d", "gemini://f.test/", "gemini://a.test/j/h"),
         *("gemini://a.test/j/k?i", "http://web.test/"),
@@ -125,8 +126,6 @@ def test_a_page_finds_the_hosts_of_its_links():
 
 
 def test_traps_look_at_the_path():
-    from datetime import date
-
     traps = Traps(skip_extensions=["zip"], today=date(2026, 1, 1))
     assert traps.refusal("gemini://2031-05.test/a") is None
     assert traps.refusal("gemini://a.test/calendar/2031-05") == "calendar"
