@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
+    "gemini": ENGINE,
     "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
@@ -61,6 +62,7 @@ PURE = (
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
     *("corpus.optouts", "corpus.sites.answers"),
+    "gemini.protocol",
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {
