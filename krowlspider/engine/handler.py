@@ -127,6 +127,8 @@ def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
 logger = logging.getLogger(__name__)
 
 
+# Statuses of a page whose text is digested: that of HTTP, and that of Gemini.
+_WITH_TEXT = (200, 20)
 # Bytes from which a body is digested in a thread.
 _LONG = 512 * 1024
 # The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy. No
@@ -394,7 +396,7 @@ class DownloadHandler(BaseDownloadHandler):
         """
         lease = in_flight.lease
         fetched = None if lease is None or lease.entry.file else lease.fetched
-        if fetched is None or fetched.status != 200 or not response.body:
+        if fetched is None or fetched.status not in _WITH_TEXT or not response.body:
             return
         headers = response.headers
         options = values_of(headers, b"X-Content-Type-Options")

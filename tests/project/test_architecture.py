@@ -31,12 +31,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "browser": {"internals.engine", *ENGINE},
     "catalogue": {
-        *("archive", "changes", "corpus", "fetch", "recrawl", "urls"),
+        *("archive", "changes", "corpus", "fetch", "gemini", "recrawl", "urls"),
         *("internals.frostwork", "internals.suffix_list"),
     },
     "cdx": {"archive", "internals.patterns", "job", "urls"},
     "changes": {"archive", "corpus", "urls"},
-    "corpus": {"krowlspider", "archive", "urls"},
+    "corpus": {"krowlspider", "archive", "gemini", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
@@ -45,6 +45,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
     "gemini": ENGINE,
     "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
+    "gemini": ENGINE,
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
@@ -61,6 +62,7 @@ PURE = (
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
+    *("gemini.ascii_art", "gemini.feeds", "gemini.gemtext", "gemini.mirrors", "gemini.robots"),
     *("corpus.optouts", "corpus.sites.answers"),
     "gemini.protocol",
 )

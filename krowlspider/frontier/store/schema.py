@@ -94,6 +94,9 @@ from math import ceil
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from krowlspider.urls.canonical import port_of
+from krowlspider.urls.gemini import authority_at
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -323,9 +326,15 @@ def robots_key(authority: str) -> bytes:
     return ROBOTS + authority.encode()
 
 
-def authorities_of(host: str) -> tuple[str, str]:
-    """Return the authorities of a host; each may have a robots.txt."""
+def web_authorities_of(host: str) -> tuple[str, str]:
+    """Return the http and the https authority of a host; each may have a robots.txt."""
     return f"http://{host}", f"https://{host}"
+
+
+def authorities_of(host: str) -> tuple[str, ...]:
+    """Return all authorities of a host. One with a port may be a Gemini server."""
+    web = web_authorities_of(host)
+    return web if port_of(host) is None else (*web, authority_at(host))
 
 
 def linked_key(name: str) -> bytes:

@@ -33,6 +33,7 @@ from krowlspider.fetch.errors import (
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.job.in_flight import EXCUSED, End, InFlight
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
+from krowlspider.politeness.gemini import TEMPORARY
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Retries:
         is_on = settings.getbool("RETRY_ENABLED")
         self._times = settings.getint("RETRY_TIMES") if is_on else 0
         self._throttling_times = THROTTLING_TIMES if is_on else 0
-        self._codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
+        self._codes = {*map(int, settings.getlist("RETRY_HTTP_CODES")), *TEMPORARY}
         self._errors = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._count = count
 
