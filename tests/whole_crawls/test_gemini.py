@@ -11,7 +11,10 @@ from tests.gemini.answers import Answer, page, redirect, refusal
 from tests.gemini.capsules import CapsuleProcess, Capsules, Paths
 from tests.gemini.tree import Tree
 from tests.gemini.visits import counts, hasty, unasked
+from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, frontier_view, scrapy
+from tests.support.crawls import anchors
+from tests.support.crawls import page as web_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,7 +118,8 @@ def test_a_kill_loses_no_capsule_page(tmp_path: Path):
         visits = server.stop()
     wanted = tree.all_pages() | tree.redirects() | tree.others()
     assert wanted <= set(counts(visits))
-    assert hasty(visits, 0.05) == []
+    # Handshakes that the kill has cut name no host.
+    assert hasty([visit for visit in visits if visit.server_name], 0.05) == []
     assert again.stats["krowl/frontier/done_count"] < 160
     view = frontier_view(tmp_path / "job")
     assert view["queued"] == 0
@@ -134,3 +138,49 @@ def test_gemini_is_refused_where_it_is_off(tmp_path: Path):
         crawled(tmp_path, capsules.url("/plain"))
         stopped = Crawl(tmp_path / "job").start().wait(code=2)
     assert "this JOBDIR has crawled gemini URLs" in stopped.log
+
+
+@pytest.mark.slow
+def test_links_lead_from_gemini_to_the_web_and_back(tmp_path: Path):
+    """Each has its own robots.txt, though both have one name. A redirect across is followed if a
+    setting says so."""
+    paths = Paths({"/b": page("# Back\n"), "/old": redirect("gemini://a.test/")})
+    with Capsules(paths) as capsules:
+        back = capsules.url("/b", "a.test")
+        spec = [web_page("/robots.txt", "", status=404), web_page("/", anchors(back))]
+        with MockWeb(spec=spec) as web:
+            there = web.url("a.test")
+            paths.answers["/"] = page(f"=> {there} There\n=> /over\n")
+            paths.answers["/over"] = redirect(there)
+            first = capsules.url(host="a.test")
+            crawl = crawled(tmp_path, first, KROWL_GEMINI_REDIRECTS="any")
+            asked = [entry.path for entry in web.log()]
+        visits = capsules.visits
+    assert {item["url"] for item in crawl.items} == {first, there, back}
+    assert {visit.url.rpartition("/")[2] for visit in visits} == {"robots.txt", "", "b", "over"}
+    assert sorted(asked) == ["/", "/robots.txt"]
+    assert not dropped(crawl)
+
+
+@pytest.mark.slow
+def test_an_ordinary_spider_crawls_capsules(tmp_path: Path):
+    """Its redirects are followed, and what is no success ends in its errback."""
+    paths = Paths(
+        {"/": page("# Home\n"), "/moved": redirect("/there"), "/there": page("# There\n")}
+    )
+    with Capsules(paths) as capsules:
+        root = capsules.url("")
+        crawl = Crawl(
+            tmp_path / "job",
+            spider="capsules",
+            arguments={"root": root},
+            settings={**SETTINGS, "SPIDER_MODULES": "tests.support.spiders"},
+        ).run()
+    found = sorted(crawl.items, key=lambda item: str(item["kind"]))
+    assert found == [
+        {"kind": "error", "status": 51},
+        {"kind": "index", "status": 20, "text": "# Home\n"},
+        {"kind": "moved", "url": f"{root}/there", "from": [f"{root}/moved"]},
+    ]
+    assert dropped(crawl) == {"gemini_missing": 1}
+    assert not crawl.complaints
