@@ -42,7 +42,7 @@ from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES, price_in, values
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -62,7 +62,7 @@ DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
 
 @lru_cache(maxsize=65_536)
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def ip_of(text: str) -> IPv4Address | IPv6Address | None:
     """Return an address; None for empty text: behind a proxy the address is unknown."""
     return ip_address(text) if text else None
 
@@ -73,7 +73,7 @@ def response_of(request: Request, exchange: Exchange, headers: Headers, body: by
         status=exchange.status,
         body=body,
         request=request,
-        ip_address=_address(exchange.peer.address),
+        ip_address=ip_of(exchange.peer.address),
         protocol=f"HTTP/{exchange.version}",
         certificate=exchange.peer.certificate,
     )
@@ -177,6 +177,9 @@ class DownloadHandler(BaseDownloadHandler):
     so too until the last try. That one returns it, with the flag "truncated".
     """
 
+    # Returns what is archived of an exchange, given the id of its record.
+    _capture = staticmethod(capture_of)
+
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
         settings = crawler.settings
@@ -258,7 +261,7 @@ class DownloadHandler(BaseDownloadHandler):
     async def _fetch(
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
-        meta, frontier = request.meta, self._job.frontier
+        meta = request.meta
         sign = (
             None
             if self._job.signer is None
@@ -266,22 +269,7 @@ class DownloadHandler(BaseDownloadHandler):
         )
         in_flight.memory = FetchMemory(self._job.memory)
         try:
-            exchange = await self._job.fetching.client.fetch(
-                # The URL as discovered: Scrapy's Request may have escaped it differently.
-                in_flight.url,
-                request.method,
-                self._request_headers(request, in_flight),
-                request.body,
-                timeout=meta.get("download_timeout", self._timeout),
-                max_size=self._size_limit(request) or sys.maxsize,
-                observer=observer,
-                admit=self._job.admission(in_flight.host, is_page=in_flight.robots_fetch is None),
-                linked=frontier.linked_ports.is_linked(in_flight.host.name),
-                memory=in_flight.memory,
-                spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
-                proxy=proxy_of(request) if meta.get("proxy") else None,
-                sign=sign,
-            )
+            exchange = await self._exchange(request, in_flight, in_flight.memory, observer, sign)
         except FetchError as error:
             if isinstance(error, TooLarge) and error.exchange and in_flight.robots_fetch:
                 # RFC 9309, section 2.5: the start of a robots.txt that is too large counts.
@@ -311,6 +299,33 @@ class DownloadHandler(BaseDownloadHandler):
             )
         await self._throttle()
         return exchange
+
+    def _exchange(
+        self,
+        request: Request,
+        in_flight: InFlight,
+        memory: FetchMemory,
+        observer: _Signals | None,
+        sign: Callable[[Target, str], bytes] | None,
+    ) -> Coroutine[None, None, Exchange]:
+        """Return what sends a request and returns its exchange, or raises FetchError."""
+        meta = request.meta
+        return self._job.fetching.client.fetch(
+            # The URL as discovered: Scrapy's Request may have escaped it differently.
+            in_flight.url,
+            request.method,
+            self._request_headers(request, in_flight),
+            request.body,
+            timeout=meta.get("download_timeout", self._timeout),
+            max_size=self._size_limit(request) or sys.maxsize,
+            observer=observer,
+            admit=self._job.admission(in_flight.host, is_page=in_flight.robots_fetch is None),
+            linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
+            memory=memory,
+            spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
+            proxy=proxy_of(request) if meta.get("proxy") else None,
+            sign=sign,
+        )
 
     def _signing(
         self, signer: Signer, request: Request, in_flight: InFlight
@@ -449,7 +464,7 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.status in THROTTLING and in_flight.robots_fetch is None:
             return
         identity = self._ids.new()
-        capture = capture_of(exchange, identity)
+        capture = self._capture(exchange, identity)
         if "krowl_tag" in meta:
             capture.tag = meta["krowl_tag"]
         capture.redacted = in_flight.redacted

@@ -43,6 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
+    "gemini": ENGINE,
     "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
     "gemini": ENGINE,
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
@@ -63,6 +64,7 @@ PURE = (
     *("corpus.text.part", "corpus.tallies"),
     *("gemini.ascii_art", "gemini.feeds", "gemini.gemtext", "gemini.mirrors", "gemini.robots"),
     *("corpus.optouts", "corpus.sites.answers"),
+    "gemini.protocol",
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

@@ -76,6 +76,9 @@ key                          value
 ``Y`` host ``00`` sheet      what the host has used of the limits of a sheet, see ``Quotas``: pages,
                              bytes and epoch seconds; without a host, what all of the sheet have
 ``Z`` limit ``00`` sheet     what this node may use of a limit of all nodes, see ``Grants``
+``0``                        number of ``0`` server, 8 bytes
+``0`` server                 the certificate of a Gemini server, which is host and port, see
+                             ``Certificates``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -152,6 +155,7 @@ HINTS = b"W"
 SOFT_NOT_FOUND = b"X"
 QUOTA = b"Y"
 GRANT = b"Z"
+CERTIFICATE = b"0"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -254,6 +258,10 @@ def terms_key(host: str) -> bytes:
 
 def grant_key(sheet: str, reason: str) -> bytes:
     return GRANT + b"%b\0%b" % (reason.encode(), sheet.encode())
+
+
+def certificate_key(server: str) -> bytes:
+    return CERTIFICATE + server.encode()
 
 
 def due_again_key(tick: int, number: int = 0) -> bytes:
