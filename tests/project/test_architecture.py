@@ -45,7 +45,6 @@ MAY_IMPORT: dict[str, set[str]] = {
     "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
     "gemini": ENGINE,
     "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
-    "gemini": ENGINE,
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
