@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 from typing import TYPE_CHECKING
+from urllib.parse import uses_netloc, uses_relative
 
 from krowlspider.engine.requests import Redirects
 from krowlspider.engine.scheduler import Scheduler
@@ -29,6 +30,10 @@ class GeminiMiddleware:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
+        for known in (uses_relative, uses_netloc):
+            # For `Response.follow`: Python joins no references to URLs of other schemes.
+            if "gemini" not in known:
+                known.append("gemini")
         self._redirects = Redirects(crawler.settings)
 
     @classmethod

@@ -80,7 +80,8 @@ class RobotsCache:
         read_prefixes: ReadPrefixes = _no_reader,
     ):
         self._store = store
-        self._read_prefixes = lru_cache(_SHARED)(read_prefixes)
+        self._read_prefixes = read_prefixes
+        self._read_short = lru_cache(_SHARED)(read_prefixes)
         self._agent = agent
         self._wall = wall
         self._ttl = ttl
@@ -235,7 +236,8 @@ class RobotsCache:
     def _rules_of(self, authority: str, record: RobotsRecord) -> _Rules | None:
         if record.ruling == Ruling.RULES.value:
             if is_gemini(authority):
-                return self._read_prefixes(record.body)
+                is_short = len(record.body) <= _SHARED_SIZE
+                return (self._read_short if is_short else self._read_prefixes)(record.body)
             if len(record.body) <= _SHARED_SIZE:
                 return self._parse(record.body)
             if record.body != self._long[0]:
