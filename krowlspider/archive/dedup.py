@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from krowlspider.archive.cdxj import INDEX, REVISIT, IndexLine
 from krowlspider.archive.disk import ArchiveError, RecordError, write_durably
+from krowlspider.archive.gemini import SCHEME
 from krowlspider.archive.indexes import indexes_in, parsed_lines
 from krowlspider.archive.payload import (
     Original,
@@ -458,6 +459,9 @@ def _by_heads(line: IndexLine, member: bytes) -> Stored | None:
 
 
 def _by_line(line: IndexLine) -> Stored | None:
+    if line.url.startswith(SCHEME):
+        # No revisit of a web page may refer to it, and those of Gemini refer to their own crawl.
+        return None
     time = line.timestamp
     date = f"{time[:4]}-{time[4:6]}-{time[6:8]}T{time[8:10]}:{time[10:12]}:{time[12:]}Z"
     # Older indexers leave the label of SHA-1 away.

@@ -96,11 +96,16 @@ def read_head(tree: Any, html: str, url: str) -> tuple[dict[str, Any], list[tupl
 
 def links(tree: Any, url: str) -> list[Link]:
     """Return the links of a page with their texts, each URL and text once, in their order."""
+    nodes = tree.document.query_selector_all("a[href]").values()
+    return links_of(((node.getattr("href") or "", node.text or "") for node in nodes), url)
+
+
+def links_of(references: Iterable[tuple[str, str]], url: str) -> list[Link]:
+    """Return what `links` does, of pairs of reference and text."""
     found: dict[tuple[str, str], None] = {}
-    for node in tree.document.query_selector_all("a[href]").values():
-        target = normalise(node.getattr("href") or "", url)
-        if target:
-            found[target, short(node.text or "")] = None
+    for reference, text in references:
+        if target := normalise(reference, url):
+            found[target, short(text)] = None
         if len(found) == _LINKS_MAX:
             break
     return [Link(*each) for each in found]
