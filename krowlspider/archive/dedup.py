@@ -28,7 +28,6 @@ from msgspec.structs import replace
 
 from krowlspider.archive.cdxj import INDEX, REVISIT, IndexLine
 from krowlspider.archive.disk import ArchiveError, RecordError, write_durably
-from krowlspider.archive.gemini import SCHEME
 from krowlspider.archive.indexes import indexes_in, parsed_lines
 from krowlspider.archive.payload import (
     Original,
@@ -41,6 +40,7 @@ from krowlspider.archive.payload import (
 from krowlspider.archive.reading import Advance, ignore
 from krowlspider.archive.uploads import uploaded
 from krowlspider.errors import error_text
+from krowlspider.urls.gemini import SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -17,8 +17,6 @@ RESPONSE = f"{TYPE}; msgtype=response"
 REQUEST = f"{TYPE}; msgtype=request"
 # The media type of a record that has the certificate of a server.
 CERTIFICATE = "application/x-pem-file"
-SCHEME = "gemini://"
-PORT = 1965
 GEMTEXT = "text/gemini"
 
 # The status, a blank, META of at most 1,024 bytes and the line end, of which a server may leave

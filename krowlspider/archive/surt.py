@@ -23,8 +23,8 @@ from socket import inet_aton, inet_ntoa
 from typing import NamedTuple
 from urllib.parse import quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
 
-from krowlspider.archive.gemini import PORT, SCHEME
 from krowlspider.archive.payload import header, payload_of, without_head
+from krowlspider.urls.gemini import PORT, SCHEME
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 # A URL without escapes or user, whose host is a name or an IPv4 address in its usual form.

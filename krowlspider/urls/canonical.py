@@ -157,6 +157,19 @@ def normalise(url: str, base: str | None = None) -> str | None:
     return _accept(parsed.href)
 
 
+def normalise_archived(url: str, base: str | None = None) -> str | None:
+    """Return as `normalise` does, and of a gemini URL its normal form, whether this process crawls
+    such URLs or not: for what reads archives."""
+    found = normalise(url, base)
+    if found is not None or not fits(url):
+        return found
+    try:
+        parsed = can_ada.parse(url) if base is None else can_ada.parse(base) + url
+    except _UNPARSED:
+        return None
+    return gemini.normal_form(parsed.href)
+
+
 def normalise_without_user(url: str, base: str) -> str | None:
     """Return as `normalise` does, but leave out a user name and password."""
     if not fits(url):

@@ -16,7 +16,7 @@ from krowlspider.archive.payload import Decode, body_of, lacks_chunk, without_he
 from krowlspider.archive.reading import ALL, read_record
 from krowlspider.archive.uploads import uploaded
 from krowlspider.errors import KrowlError, counted, printable, scrapy_with
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise_archived
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -49,10 +49,7 @@ def wanted(url: str) -> str:
     """
     if url.startswith(("dns:", "urn:")):
         return url
-    if url[: len(gemini.SCHEME)].lower() == gemini.SCHEME:
-        # Its key finds it in other spellings too.
-        return url.partition("#")[0]
-    normal = normalise(url)
+    normal = normalise_archived(url)
     if normal is None:
         raise KrowlError(f"{url!r} is not a URL that is crawled: give https://...")
     return normal

@@ -13,6 +13,7 @@ from krowlspider.catalogue.rows import rows_of
 from krowlspider.cdx.keys import ranges_of
 from krowlspider.changes.pairs import body_in, compared
 from krowlspider.corpus.pages import NoPage, page_of
+from krowlspider.corpus.record import Link
 from krowlspider.corpus.text.document import Reading, gemtext_document
 from tests.archive.captures import STARTED, deduplicating, finished
 from tests.archive.captures import capture as web_capture
@@ -61,7 +62,7 @@ def test_the_catalogue_has_rows_of_gemini(path: Path):
     assert first["content_mime_detected"] == "text/gemini"
     assert first["content_charset"].lower() == "utf-8"
     assert (first["krowl_title"], first["krowl_language"]) == ("Cats & dogs", "en")
-    assert (moved["fetch_status"], moved["fetch_redirect"]) == (31, "/new?a=1")
+    assert (moved["fetch_status"], moved["fetch_redirect"]) == (31, "gemini://example.org/new?a=1")
     assert {row["subset"] for row in (moved, gone, slow)} == {"crawldiagnostics"}
     assert robots["subset"] == "robotstxt"
     assert (web["url_protocol"], web["fetch_status"]) == ("http", 200)
@@ -69,6 +70,12 @@ def test_the_catalogue_has_rows_of_gemini(path: Path):
         "identical-payload-digest",
         "text/gemini",
     )
+
+
+def test_the_catalogue_has_links_of_gemtext(path: Path):
+    links = rows(path, "link")
+    assert links["gemini://example.org/b.gmi"]["text"] == "More of it"
+    assert links["gemini://example.org/b.gmi"]["source_url"] == URL
 
 
 def test_the_catalogue_counts_a_gemini_server_as_a_host(path: Path):
@@ -95,7 +102,8 @@ def test_the_corpus_takes_gemtext(path: Path):
     assert found["gemini://example.org/robots.txt"] == "not HTML"
     taken = found[URL]
     assert (taken.kind, taken.media_type, taken.charset) == ("gemtext", "text/gemini", "utf-8")
-    read = gemtext_document(taken, Reading())
+    read = gemtext_document(taken, Reading(links=True))
+    assert read.fields.pop("links") == [Link("gemini://example.org/b.gmi", "More of it")]
     assert read.fields == {"title": "Cats & dogs"}
     assert read.text.splitlines() == ["Cats & dogs", "A page of *plain* words.", "More of it"]
 

@@ -22,7 +22,7 @@ from krowlspider.catalogue.records.hosts import split
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.gemini import gemtext
 from krowlspider.recrawl.text import text_digest
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise, normalise_archived
 from krowlspider.urls.encoding import HTML, ContentType, codec_for, decode, encoding_of
 from krowlspider.urls.page.links import MAX_LANG
 
@@ -241,11 +241,12 @@ def fetch_row(capture: Capture, segment: str) -> Row:
     essence, body = capture.type.essence, capture.body
     is_text = bool(body and _TEXTS.match(essence))
     location = clean(capture.redirect, _URL_MAX)
+    resolve = normalise if capture.message is None else normalise_archived
     values = (
         line.key, url, *capture.host, *parts,
         capture.time,
         capture.status,
-        (normalise(location, url) or location) if location else None,
+        (resolve(location, url) or location) if location else None,
         capture.digest,
         clean(capture.declared_type.partition(";")[0].lower()) or None,
         capture.fields.get("WARC-Identified-Payload-Type") or essence or None,

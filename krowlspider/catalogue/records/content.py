@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from krowlspider.corpus.text.document import languages
 from krowlspider.errors import KrowlError, need
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.canonical import URL_MAX, normalise, normalise_archived
 from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.page.headers import bounded
 from krowlspider.urls.page.links import MAX_LANG, MAX_TITLE, read_text
@@ -119,7 +119,7 @@ def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
 def gemtext_links(page: Document, url: str) -> Iterator[Link]:
     """Yield the links of a page of gemtext in their order, the first LINKS_MAX of them."""
     for link in page.links[:LINKS_MAX]:
-        target = normalise(link.url_reference, url)
+        target = normalise_archived(link.url_reference, url)
         if target is not None:
             yield Link(target, clean(link.text, _TEXT_MAX) or None, None)
 

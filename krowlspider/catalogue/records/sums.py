@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from krowlspider.archive.gemini import PORT
 from krowlspider.catalogue.records.hosts import split
+from krowlspider.urls.gemini import PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -25,6 +25,7 @@ from krowlspider.corpus.text.extractors import (
 )
 from krowlspider.errors import need
 from krowlspider.gemini import gemtext
+from krowlspider.urls.canonical import normalise_archived
 from krowlspider.urls.encoding import DEFAULT, codec_for, decode, known_encoding, mark_of
 
 # Codes of ISO 639-1, or else of 639-3, and, for WET, those of ISO 639-3.
@@ -340,7 +341,9 @@ def gemtext_document(page: Page, reading: Reading) -> Document:
     fields: dict[str, Any] = {"title": short(read.title)} if read.title else {}
     if reading.links:
         fields["links"] = links_of(
-            ((each.url_reference, each.text) for each in read.links), page.url
+            ((each.url_reference, each.text) for each in read.links),
+            page.url,
+            normalise_archived,
         )
     return Document(read.text, *detected(read.text), encoding, fields=fields)
 
