@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.cluster.transport.redis_connection import _KINDS, _WORDS
 from krowlspider.fetch.errors import Dialled, Exchange, Peer, Times
@@ -49,6 +50,14 @@ def test_an_exchange_is_measured_with_its_connection_once() -> None:
     assert meters.http_versions == {"1.0": 0, "1.1": 3}
     assert (meters.tls_versions["TLSv1.3"], meters.tls_versions["none"]) == (2, 1)
     assert (meters.content_types["html"], meters.content_types["none"]) == (1, 2)
+
+
+def test_an_exchange_of_gemini_has_no_http_version() -> None:
+    meters = Meters()
+    meters.fetched(replace(exchange(Peer("1.2.3.4", ("TLSv1.3", "x")), None), version=""))
+    meters.count()
+    assert meters.http_versions == {"1.0": 0, "1.1": 0}
+    assert meters.tls_versions["TLSv1.3"] == 1
 
 
 def test_exchanges_that_wait_to_be_counted_have_a_bound() -> None:
