@@ -93,6 +93,7 @@ class GeminiHandler(DownloadHandler):
         super().__init__(crawler)
         settings, count = crawler.settings, self._count
         self._last_tries = _FirstTries(settings, count)
+        self._least_delay = settings.getfloat("KROWL_GEMINI_DELAY_MIN")
         self._certificates = Certificates(
             self._job.store,
             accepts_changes=settings["KROWL_GEMINI_CERTIFICATES"] == ACCEPT,
@@ -103,6 +104,13 @@ class GeminiHandler(DownloadHandler):
         # By the id of a response record: the server and the certificate of which the same write
         # makes a record.
         self._recording: dict[str, tuple[str, bytes]] = {}
+
+    async def download_request(self, request: Request) -> Response:
+        in_flight = self._flights.get(request)
+        assert in_flight is not None
+        # At its usual port the frontier knows a Gemini server by its name, at others not.
+        in_flight.must_wait(self._least_delay)
+        return await super().download_request(request)
 
     def _exchange(
         self,

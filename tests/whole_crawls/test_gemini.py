@@ -184,3 +184,12 @@ def test_an_ordinary_spider_crawls_capsules(tmp_path: Path):
     ]
     assert dropped(crawl) == {"gemini_missing": 1}
     assert not crawl.complaints
+
+
+@pytest.mark.slow
+def test_a_server_rests_for_a_second(tmp_path: Path):
+    """At any port, though the web may be asked more often."""
+    with Capsules(Paths({"/": page("=> /a\n"), "/a": page("# A\n")})) as capsules:
+        crawled(tmp_path, capsules.url(), KROWL_GEMINI_DELAY_MIN=1)
+    assert len(capsules.visits) == 3
+    assert hasty(capsules.visits, 1.0) == []
