@@ -182,8 +182,8 @@ class Meters:
                 self.connect.observe(dialled.connect)
                 if tls is not None:
                     self.tls.observe(dialled.tls)
+            # None for another protocol.
             if version:
-                # An exchange of Gemini has none.
                 self.http_versions[version] += 1
             named = "none" if tls is None else tls[0]
             self.tls_versions[named if named in self.tls_versions else "other"] += 1
