@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from krowlspider.frontier.hosts.host import DEFERRED, RobotsFetch
-from krowlspider.frontier.robots.gate import UNREACHABLE_TTL, RobotsCache, RobotsGate
+from krowlspider.frontier.robots.gate import UNREACHABLE_TTL, RobotsCache, RobotsGate, no_reader
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import domain_of, has_bad_port, host_of, normalise_without_user
@@ -178,7 +178,8 @@ class RobotsFetches:
     seconds, ``wall`` a clock in epoch seconds. A fetch is tried again ``retries`` times after no
     answer or a 5xx, ``throttling`` times after 429 or 503. ``on_found`` is called with each robots
     fetch whose robots.txt was fetched or does not exist, and with the sitemaps that the file names.
-    ``waiting`` counts the fetches that hosts await from others. ``peers`` are the other nodes.
+    ``waiting`` counts the fetches that hosts await from others. ``peers`` are the other nodes,
+    ``read_prefixes`` is as in `RobotsCache`.
     """
 
     def __init__(
@@ -192,7 +193,7 @@ class RobotsFetches:
         throttling: int = THROTTLING_TIMES,
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
         peers: Peers | None = None,
-        read_prefixes: ReadPrefixes | None = None,
+        read_prefixes: ReadPrefixes = no_reader,
     ):
         self._schedule = frontier.schedule
         self._peers = Alone() if peers is None else peers
@@ -200,8 +201,7 @@ class RobotsFetches:
         # The fetches that other nodes asked for, by URL.
         self._asked: dict[str, RobotsFetch] = {}
         self._linked_ports = frontier.linked_ports
-        more = {} if read_prefixes is None else {"read_prefixes": read_prefixes}
-        self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl, **more)
+        self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl, read_prefixes=read_prefixes)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
         self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
         self._on_found = on_found

@@ -58,7 +58,8 @@ _Known = tuple[float, _Rules | None]
 _NOTHING: _Known = (0.0, None)
 
 
-def _no_reader(body: bytes) -> PrefixRules:
+def no_reader(body: bytes) -> PrefixRules:
+    """Stand for a reader where no robots.txt of a Gemini server is met."""
     raise NotImplementedError("a robots.txt of a Gemini server, and no reader of it")
 
 
@@ -77,7 +78,7 @@ class RobotsCache:
         wall: Callable[[], float],
         *,
         ttl: float,
-        read_prefixes: ReadPrefixes = _no_reader,
+        read_prefixes: ReadPrefixes = no_reader,
     ):
         self._store = store
         self._read_prefixes = read_prefixes
