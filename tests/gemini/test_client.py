@@ -13,6 +13,7 @@ from OpenSSL import SSL
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.memory import FetchMemory, Memory, Spills
+from krowlspider.fetch.proxy.protocols import parse_proxy
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.gemini.certificates import Certificates
 from krowlspider.gemini.client import GeminiClient
@@ -463,6 +464,31 @@ async def test_an_address_without_room_is_not_asked(tmp_path: Path) -> None:
         with pytest.raises(errors.AddressBusy):
             await fetch(url_of(web), admit=lambda address: False)
         assert web.connections == 0
+
+
+async def test_a_proxy_opens_a_tunnel(tmp_path: Path) -> None:
+    """The certificate is that of the capsule, and pinned by its name."""
+    contexts = [CONTEXT, Key().context()]
+
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+        tls = Records(peer, contexts[web.connections - 1])
+        with suppress(ssl.SSLError):
+            await peer.send(await tls.shake_hands())
+            web.requests.append(await tls.request())
+            await answering(PAGE)(peer, tls, b"")
+
+    async with serve(script) as web, browsing(tmp_path) as fetch:
+        url, proxy = "gemini://a.example/", parse_proxy(web.url)
+        found = await fetch(url, proxy=proxy, admit=lambda _: False)
+        with pytest.raises(errors.CertificateRefused):
+            await fetch(url, proxy=proxy)
+    connect, request, _ = web.requests
+    assert connect.startswith(b"CONNECT a.example:1965 HTTP/1.1\r\n")
+    assert request == b"gemini://a.example/\r\n"
+    assert (found.body, found.peer.address) == (PAGE[found.head_length :], "")
+    assert found.peer.certificate == der(CERTIFICATE)
 
 
 async def test_hanging_up_ends_exchanges_in_flight(tmp_path: Path) -> None:
