@@ -15,6 +15,7 @@
   or ``scrapy catalogue --follow``
 - ``beside``: two crawls at once, one of which gets floods of gRPC, CDX and SQL, in turns
 - ``crawl``: whole crawls of one web by this crawler and others
+- ``gemini``: a crawl of capsules without delays
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
 - ``pair``: one process, two of a cluster, and two crawls apart
@@ -55,6 +56,7 @@ from bench import (
     follow,
     forwarding,
     frontier,
+    gemini,
     growth,
     handover,
     join,
@@ -111,6 +113,12 @@ def _sheets(args: argparse.Namespace) -> None:
     figures["crawls"] = sheets.crawls(100_000, args.pages, args.rounds)
     print(json.dumps(figures))
     _write("sheets", figures)
+
+
+def _gemini(args: argparse.Namespace) -> None:
+    figures = gemini.measure(args.hosts[0], args.pages, args.rounds)
+    print(json.dumps(figures))
+    _write("gemini", figures)
 
 
 def _page(args: argparse.Namespace) -> None:
@@ -329,6 +337,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "follow": _follow,
     "follow-catalogue": _follow_catalogue,
     "beside": _beside,
+    "gemini": _gemini,
     "growth": _growth,
     "transit": _transit,
     "pair": _pair,
@@ -354,6 +363,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
     "follow": {"rounds": 2, "pages": 150_000},
     "follow-catalogue": {"rounds": 2, "pages": 150_000},
+    "gemini": {"hosts": [200], "pages": 20_000, "rounds": 3},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "rows": {"urls": [50_000_000], "queued_hosts": [500_000]},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},

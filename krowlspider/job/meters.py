@@ -27,6 +27,7 @@ REFUSED = {
     "repeated_segments": ("a segment of its path is repeated too often", ""),
     "extension": ("files with this extension are skipped", "KROWL_SKIP_EXTENSIONS"),
     "calendar": ("it looks like a page of an endless calendar", ""),
+    "mirror": ("its Gemini server has many like it: a mirror, or pages without end", ""),
     "exclude": ("an expression of KROWL_EXCLUDE matches it", "KROWL_EXCLUDE"),
     "sheet_depth": ("it is deeper than the depth of a sheet", "KROWL_POLICIES"),
     "sheet_exclude": ("an expression of a sheet's exclude matches it", "KROWL_POLICIES"),
@@ -53,7 +54,13 @@ _DROPPED = {
         "its robots.txt asks for a longer delay than KROWL_CRAWL_DELAY_MAX",
         "KROWL_CRAWL_DELAY_MAX",
     ),
-    "throttled": ("its host answered 429 or 503 too often", ""),
+    "throttled": ("its host answered 429, 503 or (Gemini) 44 too often", ""),
+    "redirect_scheme": ("it redirects from Gemini to the web, or back", "KROWL_GEMINI_REDIRECTS"),
+    "gemini_input": ("its answer 1x asks a person for input", ""),
+    "gemini_temporary": ("its answer was 4x to the last try", "RETRY_TIMES"),
+    "gemini_permanent": ("its answer was 5x", ""),
+    "gemini_missing": ("its answer was 51 or 52: it is not there", ""),
+    "gemini_certificate": ("its answer 6x asks for a certificate of the client", ""),
     "too_large": ("its answer is larger than DOWNLOAD_MAXSIZE", "DOWNLOAD_MAXSIZE"),
     "address_forbidden": ("its address is not of the public internet", "KROWL_ALLOW_ADDRESSES"),
     "connect_timeout": (_LATE, "KROWL_CONNECT_TIMEOUT"),
@@ -175,7 +182,9 @@ class Meters:
                 self.connect.observe(dialled.connect)
                 if tls is not None:
                     self.tls.observe(dialled.tls)
-            self.http_versions[version] += 1
+            # None for another protocol.
+            if version:
+                self.http_versions[version] += 1
             named = "none" if tls is None else tls[0]
             self.tls_versions[named if named in self.tls_versions else "other"] += 1
             self.content_types[content_class(content_type)] += 1
@@ -208,7 +217,9 @@ DROPPED = tuple(
             *ERRORS,
             *(verdict.value for verdict in _REFUSING),
             *("host", "domain", "depth", "url", "frontier", "domain_budget", "domain_share"),
-            *("outbox", "redirects", "redirect_loop", "sitemap_domain", "sitemap_depth"),
+            *("outbox", "redirects", "redirect_loop", "redirect_scheme"),
+            *("gemini_input", "gemini_temporary", "gemini_permanent", "gemini_missing"),
+            *("gemini_certificate", "sitemap_domain", "sitemap_depth"),
             *("sitemap_count", "requisite_site", "requisite_budget", "throttled", "poison"),
             *(
                 "head_type",

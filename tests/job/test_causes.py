@@ -86,6 +86,9 @@ DROPPED_TOO = ("robots", "robots-undecided", "no-https", "crawl-delay", "throttl
 # What a spider, a middleware, a restart or a bug causes.
 _ELSEWHERE = {
     *("stopped", "ignored", "not_awaited", "error", "robots_unreachable"),
+    # Of Gemini: tests/whole_crawls/test_gemini.py.
+    *("gemini_input", "gemini_temporary", "gemini_permanent", "gemini_missing"),
+    *("gemini_certificate", "redirect_scheme"),
     # Of seeds with words: tests/whole_crawls/test_seed_words.py.
     *("seed_depth", "seed_pages"),
     # Of a hook: tests/hooks.

@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct, field
 
 from krowlspider.frontier.hosts.host import DEFERRED, RobotsFetch
-from krowlspider.frontier.robots.gate import UNREACHABLE_TTL, RobotsCache, RobotsGate
+from krowlspider.frontier.robots.gate import UNREACHABLE_TTL, RobotsCache, RobotsGate, no_reader
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import domain_of, has_bad_port, host_of, normalise_without_user
+from krowlspider.urls.gemini import is_gemini
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.politeness.gemini import ReadPrefixes
 
 # Seconds until an owner is asked again, which then answers at least that the fetch waits; and the
 # asks in a row without any answer after which the robots.txt counts as unreachable.
@@ -176,7 +178,8 @@ class RobotsFetches:
     seconds, ``wall`` a clock in epoch seconds. A fetch is tried again ``retries`` times after no
     answer or a 5xx, ``throttling`` times after 429 or 503. ``on_found`` is called with each robots
     fetch whose robots.txt was fetched or does not exist, and with the sitemaps that the file names.
-    ``waiting`` counts the fetches that hosts await from others. ``peers`` are the other nodes.
+    ``waiting`` counts the fetches that hosts await from others. ``peers`` are the other nodes,
+    ``read_prefixes`` is as in `RobotsCache`.
     """
 
     def __init__(
@@ -190,6 +193,7 @@ class RobotsFetches:
         throttling: int = THROTTLING_TIMES,
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
         peers: Peers | None = None,
+        read_prefixes: ReadPrefixes = no_reader,
     ):
         self._schedule = frontier.schedule
         self._peers = Alone() if peers is None else peers
@@ -197,7 +201,7 @@ class RobotsFetches:
         # The fetches that other nodes asked for, by URL.
         self._asked: dict[str, RobotsFetch] = {}
         self._linked_ports = frontier.linked_ports
-        self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl)
+        self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl, read_prefixes=read_prefixes)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
         self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
         self._on_found = on_found
@@ -264,7 +268,10 @@ class RobotsFetches:
         robots_fetch.redirects += 1
         # RFC 9309 knows no user names: the file is fetched without them.
         target = normalise_without_user(location, robots_fetch.url) if location else None
-        if target is not None and len(target) > URL_MAX:
+        if target is not None and (
+            len(target) > URL_MAX or is_gemini(target) != is_gemini(robots_fetch.url)
+        ):
+            # The rules of one protocol say nothing to the other.
             target = None
         if target is not None and robots_fetch.asked_by:
             self._answer(robots_fetch, location=target)
