@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
+    "graph": {"archive", "catalogue", "corpus", "fetch", "urls", "internals.frostwork"},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
@@ -47,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "rpc", "sql", "views"),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "sql", "views"),
         *(*ENTRY, *ENGINE),
     },
 }
@@ -60,6 +61,7 @@ PURE = (
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
+    *("graph.hosts", "graph.salsa"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
