@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Self
 
-from krowlspider.archive.disk import write_durably
+from krowlspider.archive.disk import remove_drafts, write_durably
 from krowlspider.errors import KrowlError
 from krowlspider.graph.hosts import GEMINI_PORT
 
@@ -109,6 +109,7 @@ def write(path: Path, ranks: Iterable[tuple[str, float, float]]) -> int:
     """Replace the file by these hosts with their harmonic centralities and PageRanks, in any order.
     Return their number. Raises OSError, which leaves the file as it was."""
     lines = sorted(f"{host}\t{near:.8g}\t{rank:.8g}\n".encode() for host, near, rank in ranks)
+    remove_drafts(path.parent, path.name)
     with write_durably(path) as file:
         file.writelines(lines)
     return len(lines)

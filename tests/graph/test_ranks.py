@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.errors import KrowlError
@@ -35,6 +35,7 @@ def test_hosts_of_the_crawl_find_their_ranks(tmp_path: Path):
     ranks.close()
 
 
+@settings(max_examples=30, deadline=None)
 @given(st.dictionaries(st.text("ab-.:1", min_size=1), st.floats(0, 1e9), max_size=20))
 def test_each_host_is_found_among_any_others(tmp_path_factory, values: dict[str, float]):
     path = tmp_path_factory.mktemp("ranks") / "ranks.tsv"
