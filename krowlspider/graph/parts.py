@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from heapq import merge as merged
-from itertools import groupby, islice
-from operator import itemgetter
+from itertools import islice
 from typing import TYPE_CHECKING, Self
 
 import msgspec
@@ -36,8 +34,10 @@ SUFFIX = ".links"
 # Files that are merged at once, and links that are in memory meanwhile.
 PARTS_AT_ONCE = 32
 LINKS_AT_ONCE = 1 << 22
-# Names that are written at once, and vertices of a graph: places have 31 bits.
-_NAMES_AT_ONCE = 10_000
+# Names that are in memory at once, of which each 1,024th is looked at first.
+NAMES_AT_ONCE = 1 << 18
+_SAMPLED = 1_024
+# Vertices of a graph: places have 31 bits.
 VERTICES_MAX = 2**31 - 1
 _HEAD_MAX = 4_096
 _FORMAT = 1
@@ -157,7 +157,11 @@ def write(path: Path, targets: Mapping[str, Iterable[str]], size: int = 0) -> No
         for source, others in targets.items()
         for target in others
     ]
-    keys = np.sort(np.array(ends, np.uint64))
+    write_sorted(path, names, np.sort(np.array(ends, np.uint64)), size)
+
+
+def write_sorted(path: Path, names: Sequence[str], keys: Keys, size: int = 0) -> None:
+    """Write a file of sorted names and the sorted links between them, durably."""
     text = "".join(f"{name}\n" for name in names).encode()
     head = _Head(_FORMAT, len(names), len(text), len(keys), size)
     with write_durably(path) as file:
@@ -216,27 +220,47 @@ def _append(path: Path, to: BinaryIO) -> None:
 
 
 def _merge_names(parts: Sequence[Part], file: BinaryIO) -> list[Ids]:
-    """Write the names of all parts in their order; return for each part the places of its names."""
+    """Write the names of all parts in their order; return for each part the places of its names.
+
+    Names between two of a sample are in memory at once.
+    """
     maps: list[Ids] = [np.empty(part.names, np.int64) for part in parts]
     taken = [0] * len(parts)
-    numbered = (_with_number(part, number) for number, part in enumerate(parts))
-    lines: list[bytes] = []
-    for place, (name, group) in enumerate(groupby(merged(*numbered), itemgetter(0))):
-        if place > VERTICES_MAX:
+    pivots = _pivots(parts)
+    ranges = [_split(part.read_names(), pivots) for part in parts]
+    count = 0
+    for blocks in zip(*ranges, strict=True):
+        names = sorted(set().union(*blocks))
+        places = dict(zip(names, range(count, count + len(names)), strict=True))
+        count += len(names)
+        if count > VERTICES_MAX:
             raise KrowlError(f"the graph has over {VERTICES_MAX:,} hosts: give fewer JOBDIRs")
-        for _, number in group:
-            maps[number][taken[number]] = place
-            taken[number] += 1
-        lines.append(name)
-        if len(lines) == _NAMES_AT_ONCE:
-            file.writelines(lines)
-            lines.clear()
-    file.writelines(lines)
+        for number, block in enumerate(blocks):
+            end = taken[number] + len(block)
+            maps[number][taken[number] : end] = [places[name] for name in block]
+            taken[number] = end
+        file.writelines(names)
     return maps
 
 
-def _with_number(part: Part, number: int) -> Iterator[tuple[bytes, int]]:
-    return ((name, number) for name in part.read_names())
+def _pivots(parts: Sequence[Part]) -> list[bytes]:
+    """Return names between which all parts together have about NAMES_AT_ONCE names."""
+    sample = (name for part in parts for name in islice(part.read_names(), 0, None, _SAMPLED))
+    return sorted(sample)[:: max(NAMES_AT_ONCE // _SAMPLED, 1)]
+
+
+def _split(names: Iterable[bytes], pivots: Sequence[bytes]) -> Iterator[list[bytes]]:
+    """Yield the names before each of the pivots, and the last ones."""
+    block: list[bytes] = []
+    rest = iter(names)
+    name = next(rest, None)
+    for pivot in pivots:
+        while name is not None and name < pivot:
+            block.append(name)
+            name = next(rest, None)
+        yield block
+        block = []
+    yield [] if name is None else [name, *rest]
 
 
 def _merge_links(parts: Sequence[Part], maps: Sequence[Ids], count: int) -> Iterator[Keys]:

@@ -62,6 +62,8 @@ def test_a_merge_in_steps_is_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
         made.append(Part(tmp_path / f"{number}.links"))
     monkeypatch.setattr(parts, "PARTS_AT_ONCE", 3)
     monkeypatch.setattr(parts, "LINKS_AT_ONCE", 17)
+    monkeypatch.setattr(parts, "NAMES_AT_ONCE", 9)
+    monkeypatch.setattr(parts, "_SAMPLED", 3)
     assert links_in(merge(made, tmp_path / "whole")) == want
     assert len(list(tmp_path.iterdir())) == 12
 
