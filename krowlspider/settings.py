@@ -42,6 +42,7 @@ DOWNLOADER: Annotated[str, checks.downloader] = "krowlspider.engine.downloader.D
 # is not fetched; only a spider's own request may have one.
 DOWNLOAD_HANDLERS_BASE = {
     "data": "scrapy.core.downloader.handlers.datauri.DataURIDownloadHandler",
+    "gemini": "krowlspider.gemini.handler.GeminiHandler",
     "http": "krowlspider.engine.handler.DownloadHandler",
     "https": "krowlspider.engine.handler.DownloadHandler",
 }
@@ -145,6 +146,20 @@ RETRY_EXCEPTIONS = [
 ]
 # Redirects followed in one chain.
 REDIRECT_MAX_TIMES: Annotated[int, integer(0, "times")] = 10
+
+# --- Gemini ---------------------------------------------------------------------------------------
+
+# True: gemini URLs are crawled too, as seeds and as links, by the same queue, politeness and
+# archive: docs/gemini.md. All nodes of a cluster need the same value.
+KROWL_GEMINI: bool = False
+# What is done about a Gemini server whose certificate is another than before. refuse: nothing is
+# asked there until the known one has expired. accept: the new one is taken in its place.
+KROWL_GEMINI_CERTIFICATES: Annotated[str, one_of("refuse", "accept")] = "refuse"
+# The least seconds between two requests to a Gemini server, where the other delays are shorter.
+KROWL_GEMINI_DELAY_MIN: Annotated[float, seconds()] = 1.0
+# Which redirects are followed. same: those that stay with Gemini, or with the web. any: also those
+# from one to the other.
+KROWL_GEMINI_REDIRECTS: Annotated[str, one_of("same", "any")] = "same"
 
 # --- Signed identity ------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ As in cdxj-indexer, response, revisit, resource and metadata records are indexed
 unless they are of type application/warc-fields. The lines differ from cdxj-indexer's in two ways.
 Media types are in lower case, because case has no meaning in them. A chunked response has the
 digest of its entity, which its record omits: a revisit has that digest, and readers match by it.
+So has a Gemini response. The certificate of its server has no line.
 
 The response to POST or another method has the key that pywb looks up for it, and the values
 "requestBody" and "method" at the end of its line. Its request record is beside it.
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from krowlspider.archive import gemini
 from krowlspider.archive.disk import RecordError, write_durably
 from krowlspider.archive.payload import digest, has_digest, header, payload_of, status_of
 from krowlspider.archive.reading import (
@@ -248,14 +250,20 @@ def record_line(record: WarcRecord, block: bytes, place: Location) -> str | None
         return None
     if kind in {"resource", "metadata"} and content == _ABOUT_RECORDS:
         return None
-    http = content.startswith("application/http")
-    mime = header(block, "Content-Type") if http else content
+    if kind == "metadata" and content == gemini.CERTIFICATE:
+        return None
+    mime, status = content, ""
+    if content.startswith("application/http"):
+        mime, status = header(block, "Content-Type"), status_of(block)
+    elif gemini.is_gemini(content):
+        message = gemini.read(block)
+        mime, status = message.media_type, message.status
     return line(
         place,
         url=url,
         date=date,
         mime=REVISIT if kind == "revisit" else mime,
-        status=status_of(block) if http else "",
+        status=status,
         digest=payload_digest(record, block),
     )
 
@@ -268,8 +276,15 @@ def payload_digest(record: WarcRecord, block: bytes) -> str:
     if claimed is not None or fields.get("WARC-Type") == "revisit":
         return claimed or ""
     sha256 = (fields.get("WARC-Block-Digest") or "").startswith("sha256:")
-    http = (fields.get("Content-Type") or "").startswith("application/http")
-    return digest(payload_of(block) if http else block, "sha256" if sha256 else "sha1")
+    content = fields.get("Content-Type") or ""
+    return digest(_payload(content, block), "sha256" if sha256 else "sha1")
+
+
+def _payload(content: str, block: bytes) -> bytes:
+    """Return the payload of a record with the Content-Type ``content``."""
+    if content.startswith("application/http"):
+        return payload_of(block)
+    return gemini.read(block).payload if gemini.is_gemini(content) else block
 
 
 def capture_of(record: WarcRecord, block: bytes, member: Member, filename: str) -> IndexLine | None:

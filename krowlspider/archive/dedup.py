@@ -40,6 +40,7 @@ from krowlspider.archive.payload import (
 from krowlspider.archive.reading import Advance, ignore
 from krowlspider.archive.uploads import uploaded
 from krowlspider.errors import error_text
+from krowlspider.urls.gemini import SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -458,6 +459,9 @@ def _by_heads(line: IndexLine, member: bytes) -> Stored | None:
 
 
 def _by_line(line: IndexLine) -> Stored | None:
+    if line.url.startswith(SCHEME):
+        # No revisit of a web page may refer to it, and those of Gemini refer to their own crawl.
+        return None
     time = line.timestamp
     date = f"{time[:4]}-{time[4:6]}-{time[6:8]}T{time[8:10]}:{time[10:12]}:{time[12:]}Z"
     # Older indexers leave the label of SHA-1 away.

@@ -24,6 +24,7 @@ from typing import NamedTuple
 from urllib.parse import quote_from_bytes, unquote_plus, unquote_to_bytes, urlencode
 
 from krowlspider.archive.payload import header, payload_of, without_head
+from krowlspider.urls.gemini import PORT, SCHEME
 
 _OCTET = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 # A URL without escapes or user, whose host is a name or an IPv4 address in its usual form.
@@ -33,6 +34,7 @@ _ORDINARY = re.compile(
     r"(?::([1-9][0-9]{0,3}|[1-5][0-9]{4}))?"
     r"(/[!$&-.0-9:;=@A-Z_a-z~/]*)(?:\?([!$&-.0-9:;=@A-Z_a-z~/?]+))?"
 )
+_GEMINI = re.compile(r"gemini://([^/?#]+)([^#]*)", re.IGNORECASE)
 _LINE_BREAK = re.compile(rb"[\n\r\t]")
 _SCHEME = re.compile(rb"[A-Za-z][A-Za-z0-9+.-]*:")
 _DOUBLED_SCHEME = re.compile(rb"^(?:https?://)+(?=https?://)")
@@ -70,7 +72,9 @@ _MAYBE_SESSION = re.compile("sid=|sessionid|cfid=")
 def surt(url: str) -> str:
     """Return the key of ``url``, in printable ASCII without blanks.
 
-    A URL with an invalid port is returned unchanged, as in cdxj-indexer.
+    A URL with an invalid port is returned unchanged, as in cdxj-indexer. The key of a Gemini URL
+    begins with its scheme, so that no look-up of a web page finds it. Its path and query are kept
+    as they are: a query is what a person wrote, and no list of parameters.
     """
     ordinary = _ORDINARY.fullmatch(url)
     if ordinary is not None:
@@ -79,9 +83,19 @@ def surt(url: str) -> str:
             place = f":{port}" if port and port != ("443" if secure else "80") else ""
             return f"{_reversed(host)}{place}){_path(path)}{_query(query) if query else ''}"
     try:
+        if gemini := _GEMINI.match(url.strip()):
+            return _gemini_key(*gemini.groups())
         return _key(url.encode())
     except ValueError:
         return url
+
+
+def _gemini_key(authority: str, rest: str) -> str:
+    """Return the key of a Gemini URL. Raises ValueError for an invalid port."""
+    name, port = _name_and_port(authority.encode())
+    place = "" if port in {0, PORT} else f":{port}"
+    below = _escape(_LINE_BREAK.sub(b"", rest.encode()), kept="%")
+    return f"{SCHEME}{_reversed(_host(name))}{place}){'' if below[:1] == '/' else '/'}{below}"
 
 
 def _key(url: bytes) -> str:
@@ -198,8 +212,8 @@ def _unescape(text: bytes) -> bytes:
     return text
 
 
-def _escape(text: bytes) -> str:
-    return quote_from_bytes(text, safe=_PLAIN)
+def _escape(text: bytes, kept: str = "") -> str:
+    return quote_from_bytes(text, safe=_PLAIN + kept)
 
 
 # The methods that replay looks up by the URL alone.

@@ -14,7 +14,7 @@ from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.cdxj import index_path, index_readable, parse, target
 from krowlspider.archive.reading import ignore_damage
-from krowlspider.catalogue.records.captures import Capture, Note, fetch_row, is_http
+from krowlspider.catalogue.records.captures import Capture, Note, fetch_row, is_message
 from krowlspider.catalogue.records.changes import change_rows
 from krowlspider.catalogue.records.documents import link_rows, robots_row, sitemap_row
 from krowlspider.catalogue.records.sums import Hosts, Pages
@@ -126,7 +126,7 @@ class _Reader:
             for offset, record in records(stream, 0, damage, _KINDS):
                 if record.record_type == WarcRecordType.metadata:
                     self._take_note(record)
-                elif (line := lines.get(offset)) is not None and is_http(record):
+                elif (line := lines.get(offset)) is not None and is_message(record):
                     yield from self._read_capture(record, parse(line))
         for row in self._waiting.values():
             yield "fetch", row

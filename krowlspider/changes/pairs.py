@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from krowlspider.archive import gemini
 from krowlspider.archive.cdxj import REVISIT, IndexLine, key_of, parse
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.indexes import merged
@@ -189,6 +190,10 @@ class Compared(NamedTuple):
 def body_in(fields: Mapping[str, str], block: bytes, decode: Decode) -> Body:
     """Return the body in a record that has these fields and this block, up to READ_MAX bytes."""
     content = None
+    if gemini.is_gemini(fields.get("Content-Type")):
+        found = gemini.read(block)
+        content = found.payload if len(block) <= BODY_MAX else None
+        return Body(*found.type, content, "WARC-Truncated" in fields)
     if len(block) <= BODY_MAX:
         try:
             content = body_of(block, decode)

@@ -19,6 +19,7 @@ from krowlspider.config.log import IN_FILES, keep_out_of_logs, read_files
 from krowlspider.config.scrapy_politeness import host_of_slot, is_set
 from krowlspider.errors import SettingsError
 from krowlspider.settings import defaults
+from krowlspider.urls.gemini import accept_gemini
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -373,6 +374,8 @@ def validate(settings: BaseSettings, some: frozenset[str] | None = None) -> None
     problems = problems or _contradictions(settings)
     if problems:
         raise SettingsError("; ".join(problems))
+    # Here, because each program and each crawl begins with it, before any URL is read.
+    accept_gemini(is_on=settings.getbool("KROWL_GEMINI"))
 
 
 def offline(settings: Settings) -> Settings:

@@ -1,4 +1,4 @@
-"""Read the HTML pages of a WARC file of any writer, in bounded memory."""
+"""Read the pages of HTML and of gemtext in a WARC file of any writer, in bounded memory."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from fastwarc.warc import ArchiveIterator, WarcRecordType
 
+from krowlspider.archive import gemini
 from krowlspider.archive.cdxj import payload_digest
 from krowlspider.archive.payload import body_of, head_bytes, status_of, unfolded
 from krowlspider.archive.reading import RecordSearch
@@ -74,7 +75,9 @@ class Page:
 
     @property
     def kind(self) -> str:
-        """Return "html" or "pdf"."""
+        """Return "html", "pdf" or "gemtext"."""
+        if self.media_type == gemini.GEMTEXT:
+            return "gemtext"
         return "pdf" if self.media_type == PDF else "html"
 
 
@@ -163,6 +166,8 @@ def page_of(
 ) -> Page:
     """Return the page in a response; ``decode`` undoes a Content-Encoding.
 
+    A response of Gemini is a page if it is of gemtext.
+
     :raises NoPage: it is no whole HTML page with status 200, nor with ``pdf`` a PDF
     :raises Unreadable: it is too large, cut off, not in its coding, or reaches into the next record
     """
@@ -176,6 +181,8 @@ def page_of(
     if block.find(_NEXT) != -1 and _NEXT_HEAD.search(block):
         # Its Content-Length is too large, and fastwarc reads on into the next record.
         raise Unreadable("damaged")
+    if gemini.is_gemini(record.headers.get("Content-Type")):
+        return _gemtext_page(record, block)
     status, headers = head_of(block)
     if status != "200":
         raise NoPage("not status 200")
@@ -185,18 +192,39 @@ def page_of(
         body = body_of(block, decode)
     except ValueError as error:
         raise Unreadable("not decodable") from error
-    media, charset = _type_of(headers, body)
-    _check(media, pdf=pdf)
+    kind = _type_of(headers, body)
+    _check(kind.essence, pdf=pdf)
+    return _page(record, payload_digest(record, block), headers, body, kind)
+
+
+def _gemtext_page(record: WarcRecord, block: bytes) -> Page:
+    """Return the page in a response of Gemini. Raises NoPage."""
+    message = gemini.read(block)
+    if message.status[:1] != "2":
+        raise NoPage("not status 200")
+    if message.type.essence != gemini.GEMTEXT:
+        raise NoPage("not HTML")
+    headers = [("content-type", message.media_type)]
+    digest = payload_digest(record, block)
+    return _page(record, digest, headers, message.payload, message.type)
+
+
+def _page(
+    record: WarcRecord,
+    digest: str,
+    headers: list[tuple[str, str]],
+    body: bytes,
+    kind: ContentType,
+) -> Page:
     fields = record.headers
     return Page(
         (fields.get("WARC-Target-URI") or "").strip("<>"),
         fields.get("WARC-Date") or "",
         (record.record_id or "").strip("<>"),
-        payload_digest(record, block),
+        digest,
         headers,
         body,
-        media,
-        charset,
+        *kind,
         fields.get(SEED_TAG) or None,
     )
 

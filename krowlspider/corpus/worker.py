@@ -30,7 +30,13 @@ from krowlspider.corpus.quality.personal_data import mask
 from krowlspider.corpus.record import Fetch, Line, Refusal, record_of
 from krowlspider.corpus.sites.index import SiteFile, findings, findings_file, signals_of
 from krowlspider.corpus.tallies import name_of
-from krowlspider.corpus.text.document import Reading, document, pdf_document, with_markdown
+from krowlspider.corpus.text.document import (
+    Reading,
+    document,
+    gemtext_document,
+    pdf_document,
+    with_markdown,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -264,7 +270,10 @@ class SliceReader:
 
     def _judged(self, page: Page, offset: int, number: int) -> Line:
         reading, rules = self._job.reading, self._job.rules
-        found = pdf_document(page) if page.kind == "pdf" else document(page, reading)
+        if page.kind == "html":
+            found = document(page, reading)
+        else:
+            found = pdf_document(page) if page.kind == "pdf" else gemtext_document(page, reading)
         repeated: set[str] = set()
         if self._host_lines is not None:
             repeated = self._host_lines.repeated(name_of(page.url), found.text)

@@ -173,6 +173,8 @@ _NOT_MODIFIED = "krowlspider.middlewares.not_modified.NotModifiedMiddleware"
 _RENDERER = "krowlspider.browser.rendering.Renderer"
 # Only where URLs may be asked by HEAD before GET.
 _HEAD = "krowlspider.middlewares.head.HeadMiddleware"
+# Only with KROWL_GEMINI. It is the last to see an answer: that one is tried no more.
+_GEMINI = "krowlspider.middlewares.gemini.GeminiMiddleware"
 # Only with KROWL_HOOKS.
 _HOOKS = "krowlspider.middlewares.hooks.HooksMiddleware"
 
@@ -190,6 +192,8 @@ def middlewares_of(crawler: Crawler) -> DownloaderMiddlewares:
     No setting can move these two: no other middleware keeps an answer from them.
     """
     chosen = build_from_crawler(DownloaderMiddlewares, crawler).middlewares
+    if crawler.settings.getbool("KROWL_GEMINI"):
+        chosen = (build_from_crawler(load_object(_GEMINI), crawler), *chosen)
     paths: tuple[str, ...] = _NEAREST_THE_HANDLER
     if crawler.settings["KROWL_RECRAWL"] != OFF:
         paths = (_NOT_MODIFIED, *paths)
@@ -332,7 +336,7 @@ class Downloader:
             send = partial(self._crawler.signals.send_catch_log, spider=self._crawler.spider)
             send(signals.request_reached_downloader, request=request)
         try:
-            # The scheduler gives no request of another scheme than http, https and data.
+            # The scheduler gives no request of another scheme than http, https, gemini and data.
             scheme = request.url.partition(":")[0]
             if scheme not in self._handlers:
                 self._handlers[scheme] = self._make_handler(scheme)

@@ -42,7 +42,7 @@ from krowlspider.urls.page.headers import PAYMENTS, SIGNATURES, price_in, values
 
 if TYPE_CHECKING:
     from asyncio import Future
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Coroutine, Iterable
 
     from scrapy import Request
     from scrapy.crawler import Crawler
@@ -62,7 +62,7 @@ DEFAULT_ENCODING_TRANSLATION["punycode"] = "unknown"
 
 
 @lru_cache(maxsize=65_536)
-def _address(text: str) -> IPv4Address | IPv6Address | None:
+def ip_of(text: str) -> IPv4Address | IPv6Address | None:
     """Return an address; None for empty text: behind a proxy the address is unknown."""
     return ip_address(text) if text else None
 
@@ -73,7 +73,7 @@ def response_of(request: Request, exchange: Exchange, headers: Headers, body: by
         status=exchange.status,
         body=body,
         request=request,
-        ip_address=_address(exchange.peer.address),
+        ip_address=ip_of(exchange.peer.address),
         protocol=f"HTTP/{exchange.version}",
         certificate=exchange.peer.certificate,
     )
@@ -127,6 +127,8 @@ def headers_of(pairs: list[tuple[bytes, bytes]]) -> Headers:
 logger = logging.getLogger(__name__)
 
 
+# Statuses of a page whose text is digested: that of HTTP, and that of Gemini.
+_WITH_TEXT = (200, 20)
 # Bytes from which a body is digested in a thread.
 _LONG = 512 * 1024
 # The User-Agent names who crawls: no request has another. Proxy-Authorization is for the proxy. No
@@ -174,6 +176,9 @@ class DownloadHandler(BaseDownloadHandler):
     came before are archived, marked as truncated. An answer that may be cut (`NoCloseNotify`) does
     so too until the last try. That one returns it, with the flag "truncated".
     """
+
+    # Returns what is archived of an exchange, given the id of its record.
+    _capture = staticmethod(capture_of)
 
     def __init__(self, crawler: Crawler):
         super().__init__(crawler)
@@ -256,7 +261,7 @@ class DownloadHandler(BaseDownloadHandler):
     async def _fetch(
         self, request: Request, in_flight: InFlight, observer: _Signals | None
     ) -> Exchange:
-        meta, frontier = request.meta, self._job.frontier
+        meta = request.meta
         sign = (
             None
             if self._job.signer is None
@@ -264,22 +269,7 @@ class DownloadHandler(BaseDownloadHandler):
         )
         in_flight.memory = FetchMemory(self._job.memory)
         try:
-            exchange = await self._job.fetching.client.fetch(
-                # The URL as discovered: Scrapy's Request may have escaped it differently.
-                in_flight.url,
-                request.method,
-                self._request_headers(request, in_flight),
-                request.body,
-                timeout=meta.get("download_timeout", self._timeout),
-                max_size=self._size_limit(request) or sys.maxsize,
-                observer=observer,
-                admit=self._job.admission(in_flight.host, is_page=in_flight.robots_fetch is None),
-                linked=frontier.linked_ports.is_linked(in_flight.host.name),
-                memory=in_flight.memory,
-                spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
-                proxy=proxy_of(request) if meta.get("proxy") else None,
-                sign=sign,
-            )
+            exchange = await self._exchange(request, in_flight, in_flight.memory, observer, sign)
         except FetchError as error:
             if isinstance(error, TooLarge) and error.exchange and in_flight.robots_fetch:
                 # RFC 9309, section 2.5: the start of a robots.txt that is too large counts.
@@ -309,6 +299,33 @@ class DownloadHandler(BaseDownloadHandler):
             )
         await self._throttle()
         return exchange
+
+    def _exchange(
+        self,
+        request: Request,
+        in_flight: InFlight,
+        memory: FetchMemory,
+        observer: _Signals | None,
+        sign: Callable[[Target, str], bytes] | None,
+    ) -> Coroutine[None, None, Exchange]:
+        """Return what sends a request and returns its exchange, or raises FetchError."""
+        meta = request.meta
+        return self._job.fetching.client.fetch(
+            # The URL as discovered: Scrapy's Request may have escaped it differently.
+            in_flight.url,
+            request.method,
+            self._request_headers(request, in_flight),
+            request.body,
+            timeout=meta.get("download_timeout", self._timeout),
+            max_size=self._size_limit(request) or sys.maxsize,
+            observer=observer,
+            admit=self._job.admission(in_flight.host, is_page=in_flight.robots_fetch is None),
+            linked=self._job.frontier.linked_ports.is_linked(in_flight.host.name),
+            memory=memory,
+            spills=self._job.fetching.spills if in_flight.robots_fetch is None else None,
+            proxy=proxy_of(request) if meta.get("proxy") else None,
+            sign=sign,
+        )
 
     def _signing(
         self, signer: Signer, request: Request, in_flight: InFlight
@@ -379,7 +396,7 @@ class DownloadHandler(BaseDownloadHandler):
         """
         lease = in_flight.lease
         fetched = None if lease is None or lease.entry.file else lease.fetched
-        if fetched is None or fetched.status != 200 or not response.body:
+        if fetched is None or fetched.status not in _WITH_TEXT or not response.body:
             return
         headers = response.headers
         options = values_of(headers, b"X-Content-Type-Options")
@@ -447,7 +464,7 @@ class DownloadHandler(BaseDownloadHandler):
         if exchange.status in THROTTLING and in_flight.robots_fetch is None:
             return
         identity = self._ids.new()
-        capture = capture_of(exchange, identity)
+        capture = self._capture(exchange, identity)
         if "krowl_tag" in meta:
             capture.tag = meta["krowl_tag"]
         capture.redacted = in_flight.redacted

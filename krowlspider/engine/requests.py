@@ -8,7 +8,9 @@ import logging
 from typing import TYPE_CHECKING
 from urllib.request import getproxies
 
+from krowlspider.politeness.gemini import REDIRECTS_MAX
 from krowlspider.urls.canonical import normalise
+from krowlspider.urls.gemini import accepts_gemini, is_gemini
 from krowlspider.urls.page.headers import PAYMENTS, escape_octets
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 
 class Redirects:
-    """Follows REDIRECT_MAX_TIMES redirects in a row, and none without REDIRECT_ENABLED.
+    """Follows REDIRECT_MAX_TIMES redirects in a row, and none without REDIRECT_ENABLED. In Gemini
+    five at most; those between Gemini and the web only with KROWL_GEMINI_REDIRECTS=any.
 
     A redirect back to a URL in its own chain is a loop, unless cookies may change the next answer.
     """
@@ -28,6 +31,7 @@ class Redirects:
     def __init__(self, settings: BaseSettings):
         follows = settings.getbool("REDIRECT_ENABLED")
         self._most = settings.getint("REDIRECT_MAX_TIMES") if follows else 0
+        self._crosses = settings["KROWL_GEMINI_REDIRECTS"] == "any"
         self._has_cookies = settings.getbool("COOKIES_ENABLED")
 
     def target(
@@ -42,13 +46,18 @@ class Redirects:
         url = normalise(escape_octets(location), response.url)
         if url is None:
             drop("url")
+        elif is_gemini(url) != is_gemini(response.url) and not self._crosses:
+            drop("redirect_scheme")
         elif url in chain and not self._uses_cookies(response):
             drop("redirect_loop")
-        elif max(len(chain), meta.get("redirect_times", 0) + 1) > self._most:
+        elif max(len(chain), meta.get("redirect_times", 0) + 1) > self._most_for(response.url):
             drop("redirects")
         else:
             return url, chain
         return None
+
+    def _most_for(self, url: str) -> int:
+        return min(self._most, REDIRECTS_MAX) if is_gemini(url) else self._most
 
     def _uses_cookies(self, response: Response) -> bool:
         """Return whether a response sets a cookie, or its request had one."""
@@ -180,6 +189,10 @@ class RequestWarnings:
             why = "it is not valid, too long, or has a user name (set HTTPAUTH_USER in its place)"
         elif scheme == "data":
             why = "data: URLs cannot be used in a cluster"
+        elif scheme == "gemini" and accepts_gemini():
+            why = "it is not valid, has a user name, or more than 1,024 bytes"
+        elif scheme == "gemini":
+            why = "set KROWL_GEMINI=True to crawl gemini URLs"
         else:
             why = "only http, https and data URLs are fetched"
         logger.error("%s is dropped: %s. Further ones are counted as dropped/url", request, why)

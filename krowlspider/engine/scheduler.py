@@ -39,6 +39,7 @@ from krowlspider.job.recrawl import CONTINUOUS, Afforded, Recrawl, recrawl_work
 from krowlspider.job.requisite_intake import RequisiteIntake
 from krowlspider.job.start_log import log_start
 from krowlspider.urls.canonical import host_of, is_data, normalise, queued_as
+from krowlspider.urls.gemini import is_gemini
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -561,6 +562,9 @@ class Scheduler(BaseScheduler):
 
     def _report_robots(self, host: Host, authority: str, sitemaps: list[str], page: Entry) -> None:
         assert self._on_robots is not None
+        if is_gemini(authority):
+            # Gemini has no sitemaps.
+            return
         base = authority + "/"
         # The authority may be another host that shares the robots.txt, as www does. Skip it if the
         # crawl keeps to the hosts of its seeds.

@@ -6,9 +6,16 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.connection import Connection, OneByOne, Order, Pool
+from krowlspider.fetch.connection import Connection, OneByOne, Order, Pool, Reader
 from krowlspider.fetch.dial import Admit, Dialer, anywhere
-from krowlspider.fetch.errors import AddressBusy, ConnectionLost, Exchange, LoopClock, Observer
+from krowlspider.fetch.errors import (
+    AddressBusy,
+    ConnectionLost,
+    Exchange,
+    LoopClock,
+    Observer,
+    Peer,
+)
 from krowlspider.fetch.http.head import (
     Origin,
     Proxy,
@@ -142,6 +149,52 @@ class Client:
             self._busy.discard(connection)
         self._pool.put(connection)
         return exchange
+
+    async def exchange(
+        self,
+        origin: Origin,
+        url: str,
+        request: bytes,
+        reader: Reader,
+        *,
+        check: Callable[[Peer], None],
+        timeout: float,
+        admit: Admit = anywhere,
+        linked: bool = False,
+        memory: FetchMemory,
+        spills: Spills | None = None,
+    ) -> Exchange:
+        """Make the one exchange of a connection, over TLS and in another protocol than HTTP.
+
+        ``check`` is called with the server before ``request`` is sent, and may raise. The other
+        arguments are as in `fetch`; a proxy is one of ``origin``.
+
+        :raises FetchError: as of `fetch`
+        :raises AddressBusy: as of `fetch`
+        :raises Exception: whatever ``check`` raises, or an observer
+        """
+        begun = self._clock.time()
+        order = Order(
+            url,
+            request,
+            begun,
+            begun + timeout,
+            self._first_byte_timeout,
+            memory,
+            self._rate_min,
+            self._large,
+            spills,
+        )
+        if origin.proxy is not None:
+            admit = anywhere
+        connection = await self._connect(origin, order.deadline, admit, linked=linked)
+        self._busy.add(connection)
+        try:
+            check(connection.peer)
+            return await connection.exchange(order, reader)
+        finally:
+            self._busy.discard(connection)
+            connection.close()
 
     async def permit(self, url: str, timeout: float, admit: Admit, *, linked: bool) -> None:
         """Make the checks that `fetch` makes before it connects, for a request of another client.

@@ -9,7 +9,7 @@ import time
 from collections import OrderedDict, deque
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from msgspec import Struct
 
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from ssl import SSLObject
 
-    from krowlspider.fetch.http.head import Origin
-    from krowlspider.fetch.http.reader import ResponseReader
+    from krowlspider.fetch.http.head import Head, Origin
+    from krowlspider.fetch.memory import Dechunk
 
 # Seconds between two checks of an answer's rate. A slow answer lasts one to two of them.
 RATE_PERIOD = 10.0
@@ -94,6 +94,31 @@ class Order(Struct, eq=False):
     spills: Spills | None
 
 
+class Reader(Protocol):
+    """Reads the one answer of an exchange: `ResponseReader`, or one of another protocol."""
+
+    head: Head | None
+    head_length: int
+    done: bool
+
+    @property
+    def reusable(self) -> bool: ...
+    @property
+    def ends_at_close(self) -> bool: ...
+    @property
+    def received(self) -> int: ...
+    @property
+    def body_size(self) -> int: ...
+    @property
+    def response_bytes(self) -> bytes: ...
+    @property
+    def dechunk(self) -> Dechunk | None: ...
+    def feed(self, data: bytes) -> None: ...
+    def eof(self) -> None: ...
+    def take(self) -> list[bytes]: ...
+    def body_of(self, response: bytes) -> bytes: ...
+
+
 class PendingExchange:
     """The exchange that a connection serves, from the request sent to the end of ``outcome``.
 
@@ -105,7 +130,7 @@ class PendingExchange:
         self,
         clock: LoopClock,
         order: Order,
-        reader: ResponseReader,
+        reader: Reader,
         *,
         peer: Peer,
         dialled: Dialled | None,
@@ -340,7 +365,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending: PendingExchange | None = None
 
-    def exchange(self, order: Order, reader: ResponseReader) -> asyncio.Future[Exchange]:
+    def exchange(self, order: Order, reader: Reader) -> asyncio.Future[Exchange]:
         """Send a request; return a future of its exchange, whose cancelling closes nothing.
 
         The future fails with FetchError, or with what the observer raised.

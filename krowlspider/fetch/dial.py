@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.fetch import errors
@@ -11,10 +11,12 @@ from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import Dialled, LoopClock
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard, AddressPorts
 from krowlspider.fetch.tcp import DELAY, Order, Race, Routes, connect_failure
-from krowlspider.fetch.tls import Channel, Slices, crawler_tls, server_name
+from krowlspider.fetch.tls import Channel, Slices, crawler_tls, pinned_tls, server_name
 from krowlspider.urls.canonical import BAD_PORTS
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from krowlspider.fetch.http.head import Origin
     from krowlspider.fetch.resolver import Resolver
 
@@ -212,7 +214,7 @@ class Dialer:
         if call.linked:
             self._ports.add(address, origin.port)
         connection = Connection(clock, origin, address)
-        channel = self.secure(connection) if origin.scheme == "https" else None
+        channel = None if origin.scheme == "http" else self.secure(connection)
         try:
             protocol = channel or connection
             await clock.loop.create_connection(lambda: protocol, address, origin.port)
@@ -236,7 +238,7 @@ class Dialer:
         return connection
 
     def _failure(self, error: OSError, call: _Call, address: str) -> errors.FetchError:
-        where, secure = f"{address} port {call.origin.port}", call.origin.scheme == "https"
+        where, secure = f"{address} port {call.origin.port}", call.origin.scheme != "http"
         return connect_failure(error, address, where, secure=secure, routes=self.routes)
 
     @property
@@ -249,7 +251,12 @@ class Dialer:
         :raises TLSFailed: SNI cannot carry the host's name
         """
         name = server_name(connection.origin.host)
-        return Channel(self._clock, self._tls, name, connection, self._slices)
+        context = self._tls if connection.origin.scheme == "https" else self._pinned_tls
+        return Channel(self._clock, context, name, connection, self._slices)
+
+    @cached_property
+    def _pinned_tls(self) -> SSLContext:
+        return pinned_tls()
 
 
 def _check_port(port: int) -> None:

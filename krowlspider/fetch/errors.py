@@ -268,6 +268,10 @@ class ProtocolBroken(FetchError, kind="protocol"):
     """The data from the server is not HTTP/1, or cannot be framed without guessing."""
 
 
+class CertificateRefused(FetchError, kind="tls_certificate"):
+    """The server shows another certificate than before, and its host does not accept that."""
+
+
 class TooLarge(FetchError, kind="too_large"):
     """The body is larger than the cap, as received or once decoded."""
 

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 from krowlspider.fetch.errors import LoopClock, TLSFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from krowlspider.fetch.connection import Connection
 
 # TLS 1.2: all AES and ChaCha20 suites with a certificate, forward secrecy first, any key size, as
@@ -28,15 +30,27 @@ _CIPHERS = (
 _LEGACY_SERVERS = 0x4
 
 
-def crawler_tls() -> ssl.SSLContext:
-    """Return a TLS context that verifies no certificate, as pages behind bad ones count too."""
+def crawler_tls(protocols: Sequence[str] = ("http/1.1",)) -> ssl.SSLContext:
+    """Return a TLS context that verifies no certificate, as pages behind bad ones count too.
+
+    It offers ``protocols`` by ALPN; without any it has no ALPN.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_ciphers(_CIPHERS)
     context.options |= _LEGACY_SERVERS
-    context.set_alpn_protocols(["http/1.1"])
+    if protocols:
+        context.set_alpn_protocols(list(protocols))
+    return context
+
+
+def pinned_tls() -> ssl.SSLContext:
+    """Return a TLS context for protocols that keep the certificate of each server: without ALPN,
+    and without renegotiation, in which a server could show another certificate."""
+    context = crawler_tls(())
+    context.options |= ssl.OP_NO_RENEGOTIATION
     return context
 
 

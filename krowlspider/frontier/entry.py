@@ -415,7 +415,8 @@ def hook_state(text: str) -> str:
 def _normalised(text: str, url_max: int) -> str:
     url = normalise(text)
     if url is None:
-        raise ValueError(f"not an http or https URL, or one with a user name: {text[:80]!r}")
+        kinds = "http or https" if text[:7] != "gemini:" else "http, https or (KROWL_GEMINI) gemini"
+        raise ValueError(f"not an {kinds} URL, or one with a user name: {text[:80]!r}")
     if len(url) > url_max:
         raise ValueError(f"a URL of more than {url_max} characters")
     return url

@@ -16,6 +16,7 @@ from krowlspider.frontier.hosts.host import SEED_PRIORITY, Health, Host, Level, 
 from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import split_queue_key
+from krowlspider.politeness import gemini
 from krowlspider.recrawl.validators import Meaning
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ _LOOKED_AT = 500
 # Bytes of an answer's headers that are kept.
 _MEDIA_TYPE_MAX = 256
 _LOCATION_MAX = 2048
-# Statuses that, with a Location, redirect (RFC 9110, section 15.4).
-REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# Statuses that, with a Location, redirect (RFC 9110, section 15.4; those of Gemini).
+REDIRECTS = frozenset({301, 302, 303, 307, 308, *gemini.REDIRECTS})
 PAGE = "page"
 REDIRECT = "redirect"
 # The answer to a conditional request: the page is as it was.

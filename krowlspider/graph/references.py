@@ -11,8 +11,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from krowlspider.archive import gemini
 from krowlspider.archive.payload import body_of, head_bytes, header, status_of, type_of
 from krowlspider.fetch.http.decode import decoded
+from krowlspider.gemini import gemtext
 from krowlspider.graph.hosts import host_in
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.encoding import HTML, encoding_of
@@ -46,10 +48,6 @@ _PLAN = Plan(
 _REDIRECTS = frozenset({"301", "302", "303", "307", "308"})
 _HEADER_LINK = re.compile(r"<([^>]*)>")
 _SITEMAP = re.compile(rb"^[ \t]*Sitemap:[ \t]*(\S+)", re.IGNORECASE | re.MULTILINE)
-# A line of text/gemini that is a link, and one that begins or ends preformatted text.
-_GEMTEXT = re.compile(r"^(?:=>[ \t]*(\S+)|(```))", re.MULTILINE)
-_GEMINI_SUCCESS = re.compile(rb"2[0-9](?:[ \t]+text/gemini[^\r\n]*|[ \t]*)\r?\n", re.IGNORECASE)
-_GEMINI_REDIRECT = re.compile(rb"3[0-9][ \t]+(\S+)[^\r\n]*\r?\n")
 
 
 class Linked(NamedTuple):
@@ -68,8 +66,8 @@ def linked_by(record: WarcRecord) -> Linked | None:
     kind = record.headers.get("Content-Type") or ""
     is_large = record.content_length > BLOCK_MAX
     block = record.reader.read(_HEAD_MAX if is_large else record.content_length)
-    if kind.startswith("application/gemini"):
-        references = _of_gemini(b"" if is_large else block)
+    if gemini.is_gemini(kind):
+        references = _of_gemini(url, b"" if is_large else block)
     elif kind.startswith("application/http"):
         references = _of_http(url, block, is_large=is_large)
     else:
@@ -122,17 +120,12 @@ def _of_html(body: bytes, charset: str | None) -> list[str]:
     return found + metas
 
 
-def _of_gemini(block: bytes) -> list[str]:
-    redirect = _GEMINI_REDIRECT.match(block)
-    if redirect:
-        return [redirect[1].decode(errors="replace")]
-    success = _GEMINI_SUCCESS.match(block)
-    if success is None:
+def _of_gemini(url: str, block: bytes) -> list[str]:
+    message = gemini.read(block)
+    if message.status[:1] == "3":
+        return [message.meta]
+    essence, charset = message.type
+    if essence != gemini.GEMTEXT:
         return []
-    found, is_text = [], True
-    for line in _GEMTEXT.finditer(block[success.end() :].decode(errors="replace")):
-        if line[2]:
-            is_text = not is_text
-        elif is_text:
-            found.append(line[1])
-    return found
+    text = message.payload.decode(encoding_of(message.payload, charset), "replace")
+    return [link.url_reference for link in gemtext.read(text, url).links]

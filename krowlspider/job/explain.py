@@ -25,6 +25,7 @@ from krowlspider.job.meters import REFUSED, words_of_drop
 from krowlspider.job.status import by_last_part
 from krowlspider.policies.keys import KEYS, REWRITES, Policy
 from krowlspider.policies.rewrites import rewritten
+from krowlspider.politeness.gemini import prefix_line
 from krowlspider.politeness.robots import RobotsRecord, deciding_line
 from krowlspider.urls.canonical import (
     IdentityHasher,
@@ -33,6 +34,7 @@ from krowlspider.urls.canonical import (
     normalise,
     requisite_identity,
 )
+from krowlspider.urls.gemini import is_gemini
 from krowlspider.urls.seeds import BadSeed, PatternList, parse_seed
 
 if TYPE_CHECKING:
@@ -163,7 +165,8 @@ class Explainer(Struct, frozen=True):
         return Explanation(
             text,
             "invalid",
-            f"{text!r} is not a URL that a crawl fetches: give one with http:// or https://.",
+            f"{text!r} is not a URL that a crawl fetches: give one with http:// or https://"
+            + (", or set KROWL_GEMINI=True." if text[:7].lower() == "gemini:" else "."),
         )
 
     def _explain_bare(self, text: str, url: str) -> Explanation:
@@ -445,7 +448,8 @@ class Explainer(Struct, frozen=True):
     def _robots_line(self, url: str) -> str:
         if (saved := self.store.get(robots_key(authority_of(url)))) is None:
             return ""
-        line = deciding_line(RobotsRecord.decode(saved).body, self.agent, url)
+        body = RobotsRecord.decode(saved).body
+        line = prefix_line(body, url) if is_gemini(url) else deciding_line(body, self.agent, url)
         return "" if line is None else f"line {line.number}: {line.text}"
 
     def _forbidden(self, url: str) -> str:

@@ -9,6 +9,7 @@ from mimetypes import MimeTypes
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import UNMARKED
+from krowlspider.urls.gemini import is_gemini
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,7 +55,8 @@ class HeadFirst:
         policy = None if self._sites is None else self._sites.of(entry.url, host)
         is_asked = self._is_usual if policy is None or policy.head is None else policy.head
         is_new = not entry.request or entry.request == UNMARKED
-        is_known = entry.depth == 0 or shows_html(entry.url)
+        # Gemini has no HEAD.
+        is_known = entry.depth == 0 or shows_html(entry.url) or is_gemini(entry.url)
         return is_asked and is_new and not is_known and host not in self._without
 
     def refuses(self, host: str, status: int, media_type: bytes | None) -> bool:

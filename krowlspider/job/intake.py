@@ -17,7 +17,14 @@ from krowlspider.frontier.outbox import Foreign, foreign_mark
 from krowlspider.frontier.seed_table import ELSEWHERE, KNOWN, SeedLine
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.job.limits import SeedRedirects
-from krowlspider.urls.canonical import URL_MAX, IdentityHasher, authority_of, host_of, normalise
+from krowlspider.urls.canonical import (
+    URL_MAX,
+    IdentityHasher,
+    authority_of,
+    host_of,
+    normalise,
+    path_start,
+)
 from krowlspider.urls.page.headers import escape_octets
 from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import PatternList, Seed, SeedWords, parse_words
@@ -36,8 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# The authority of an http or https URL begins at this index or before it.
-_AUTHORITY = 8
 # Above the priority of pages: what a page needs is fetched before the next page of its host.
 REQUISITE_PRIORITY = 1
 # Seeds of earlier starts that are looked at together.
@@ -768,5 +773,5 @@ def host_finder(page: str) -> Callable[[str], str]:
     """Return `host_of`, made faster for links to the host of ``page``, as most links are."""
     if not page:
         return host_of
-    own, here = host_of(page), page[: page.index("/", _AUTHORITY) + 1]
+    own, here = host_of(page), page[: path_start(page) + 1]
     return lambda url: own if url.startswith(here) else host_of(url)

@@ -51,6 +51,8 @@ from krowlspider.job.parts import (
     crawl_log,
     delay_policy,
     frontier_limits,
+    gemini_delays,
+    keep_gemini_on,
     memory_account,
     page_rows,
     robots_fetches,
@@ -173,6 +175,7 @@ class Job:
         self.rule = delay_policy(settings)
         if self.sites is not None:
             self.rule = self.sites.delays(self.rule)
+        self.rule = gemini_delays(self.rule, settings)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
         # Why the crawl has stopped, if a person has to mend something before the next start.
@@ -219,6 +222,7 @@ class Job:
                 scope=asked,
                 delays=self.rule,
             )
+            keep_gemini_on(settings, self.folder.path)
             # The scope that the folder keeps; None if the spider has none.
             self.scope = head.scope
             self.replaces_scope = asked is not None and asked.replaces and not head.new

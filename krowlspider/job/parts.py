@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scrapy.utils.misc import load_object
+
 from krowlspider.archive.write.series import SeriesOptions
 from krowlspider.config import scrapy_politeness
 from krowlspider.config.validation import validate
@@ -28,8 +30,10 @@ from krowlspider.frontier.robots.fetches import Peers, RobotsFetches
 from krowlspider.frontier.seen import FilterFile, SeenSet
 from krowlspider.job.monitoring.disk_guard import memory_to_be_had
 from krowlspider.job.recrawl import CONTINUOUS, OFF
-from krowlspider.politeness.delay import DelayPolicy
+from krowlspider.politeness.delay import DelayPolicy, SiteDelays
+from krowlspider.politeness.gemini import AGENTS, PrefixRules
 from krowlspider.urls.canonical import IdentityHasher, Ports
+from krowlspider.urls.gemini import PORT as GEMINI_PORT
 from krowlspider.urls.scope import Traps
 
 if TYPE_CHECKING:
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
     from krowlspider.job.site_policies import SitePolicies
     from krowlspider.job.sites import Sites
     from krowlspider.job.tracing import Traces
+    from krowlspider.politeness.gemini import ReadPrefixes
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +65,8 @@ _OTHER_FILES = 300
 # Bodies may take one part in so many of the available memory. The frontier, its caches and the
 # kernel's file cache need the rest.
 MEMORY_SHARE = 4
+# By its path: its room imports this one.
+_GEMINI_ROBOTS = "krowlspider.gemini.robots.read"
 
 
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:
@@ -146,8 +153,14 @@ def frontier_limits(settings: BaseSettings) -> FrontierLimits:
             wait=KEEPALIVE,
             hosts=idle_connections(settings),
         ),
-        ports=Ports(map(str, settings.getlist("KROWL_PORTS"))),
+        ports=linked_ports(settings),
     )
+
+
+def linked_ports(settings: BaseSettings) -> Ports:
+    """Return the ports that links may lead to: with KROWL_GEMINI that of Gemini too."""
+    ports = list(map(str, settings.getlist("KROWL_PORTS")))
+    return Ports([*ports, str(GEMINI_PORT)] if settings.getbool("KROWL_GEMINI") else ports)
 
 
 def trap_rules(settings: BaseSettings) -> Traps:
@@ -186,6 +199,40 @@ def delay_policy(settings: BaseSettings) -> DelayPolicy:
     )
 
 
+def gemini_delays(policy: DelayPolicy, settings: BaseSettings) -> DelayPolicy:
+    """Return the policy with the least delay of Gemini servers at their usual port."""
+    least = settings.getfloat("KROWL_GEMINI_DELAY_MIN")
+    if not settings.getbool("KROWL_GEMINI") or least <= policy.minimum:
+        return policy
+    own = f":{GEMINI_PORT}"
+    return SiteDelays.over(policy, lambda host: least if host.endswith(own) else 0.0, least)
+
+
+def prefix_reader(settings: BaseSettings) -> ReadPrefixes:
+    """Return what reads the robots.txt of a Gemini server; it loads that part at its first use."""
+    agents = (*AGENTS, settings["ROBOTSTXT_USER_AGENT"])
+
+    def read(body: bytes) -> PrefixRules:
+        return PrefixRules(load_object(_GEMINI_ROBOTS)(body, agents))
+
+    return read
+
+
+def keep_gemini_on(settings: BaseSettings, folder: Path) -> None:
+    """Note in a job folder that gemini URLs are crawled.
+
+    :raises SettingsError: they were, and KROWL_GEMINI is off now
+    """
+    note = folder / "gemini"
+    if settings.getbool("KROWL_GEMINI"):
+        note.touch()
+    elif note.exists():
+        raise SettingsError(
+            "KROWL_GEMINI=False, but this JOBDIR has crawled gemini URLs, and some may be queued:"
+            " set KROWL_GEMINI=True"
+        )
+
+
 def robots_fetches(
     settings: BaseSettings,
     frontier: Frontier,
@@ -203,6 +250,7 @@ def robots_fetches(
         wall=wall,
         on_found=on_found,
         peers=peers,
+        read_prefixes=prefix_reader(settings),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.errors import counted
 from krowlspider.policies.sheets import BadPolicies
-from krowlspider.urls.canonical import domain_of, host_of, name_of
+from krowlspider.urls.canonical import domain_of, host_of, name_of, path_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 _SIZE_MAX = 1024 * 1024
 # Names of hosts whose cookies are at hand.
 _NAMES = 1000
-# The authority of an http or https URL begins at this index or before it.
-_AUTHORITY = 8
 # The fields of a cookie, with tabs between them: domain, whether it is for names below it, path,
 # whether it is for https only, the time at which it expires, name, value.
 _FIELDS = 7
@@ -169,7 +167,7 @@ class Cookies:
         """Return the value of the header Cookie for a URL at a time; empty without one."""
         if not (cookies := self._of_name(name_of(host_of(url)))):
             return b""
-        path = url[url.index("/", _AUTHORITY) :].partition("?")[0]
+        path = url[path_start(url) :].partition("?")[0]
         is_https = url.startswith("https:")
         return b"; ".join(
             cookie.pair

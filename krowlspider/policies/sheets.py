@@ -41,7 +41,8 @@ HOSTS_MAX = 65_536
 _ERRORS_MAX = 20
 # Length of the prefix that is known of the IPv6 address of a host.
 _SITE = 64
-# The authority of an http or https URL begins at this index or before it.
+# The authority of an http or https URL begins at this index or before it, and that of a gemini URL
+# at the next one.
 _AUTHORITY = 8
 
 _SHEET = "[[sheet]]"
@@ -179,7 +180,7 @@ class HostPolicies:
 
     @staticmethod
     def _find(paths: _Paths, url: str) -> int:
-        path = url if url[:1] == "/" else url[url.index("/", _AUTHORITY) :]
+        path = url if url[:1] == "/" else url[url.index("/", _AUTHORITY + (url[0] == "g")) :]
         if "%" in path:
             path = with_upper_escapes(path)
         at = bisect_right(paths.prefixes, path) - 1

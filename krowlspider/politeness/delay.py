@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Self
 
-# Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4).
-THROTTLING = frozenset({429, 503})
+# Statuses by which a host asks for fewer requests (RFC 6585, section 4; RFC 9110, section 15.6.4;
+# "slow down" of Gemini).
+THROTTLING = frozenset({429, 503, 44})
 # A host asks for a payment (RFC 9110, section 15.5.3). None is ever made.
 PAYMENT_REQUIRED = 402
 # Retries of a page after such an answer, each later. The page is not their cause.
@@ -199,9 +200,14 @@ class SiteDelays(DelayPolicy):
     def over(
         cls, policy: DelayPolicy, least_of: Callable[[str], float], longest_least: float
     ) -> Self:
-        """Return the policy with the delays of sites."""
+        """Return the policy with the delays of sites, besides those that it has."""
         found = cls(**{each.name: getattr(policy, each.name) for each in fields(policy)})
-        found.least_of, found.longest_least = least_of, longest_least
+        if isinstance(policy, SiteDelays):
+            before = policy.least_of
+            found.least_of = lambda host: max(before(host), least_of(host))
+            found.longest_least = max(policy.longest_least, longest_least)
+        else:
+            found.least_of, found.longest_least = least_of, longest_least
         return found
 
     def of(self, host: str) -> DelayPolicy:

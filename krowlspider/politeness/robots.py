@@ -213,11 +213,19 @@ class Ruling(Enum):
     RETRY = "retry"
 
 
+_FIRST_HTTP = 100
+# By the first digit.
+_OF_GEMINI = {2: Ruling.RULES, 3: Ruling.REDIRECT, 4: Ruling.RETRY}
+
+
 def judge(status: int) -> Ruling:
     """Return the ruling for an HTTP status.
 
     429 is RETRY: it is throttling by the host, and does not mean that the site has no robots.txt.
+    Of Gemini's statuses, with two digits, 4x means the same; 1x, 5x and 6x mean that there is none.
     """
+    if status < _FIRST_HTTP:
+        return _OF_GEMINI.get(status // 10, Ruling.ALLOW_ALL if status else Ruling.RETRY)
     if 200 <= status < 300:
         return Ruling.RULES
     if 300 <= status < 400:

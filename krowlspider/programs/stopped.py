@@ -28,6 +28,8 @@ from krowlspider.job.folder import JobFolder, JobHead, JobInUseError, holder_of,
 from krowlspider.job.parts import (
     delay_policy,
     frontier_limits,
+    gemini_delays,
+    prefix_reader,
     seen_set,
     site_policies,
     sites,
@@ -58,7 +60,7 @@ def delays_of_stopped(head: JobHead, settings: Settings) -> DelayPolicy:
     """
     policy = head.delays or delay_policy(settings)
     found = sites(site_policies(settings), "")
-    return policy if found is None else found.delays(policy)
+    return gemini_delays(policy if found is None else found.delays(policy), settings)
 
 
 def explain(
@@ -75,6 +77,7 @@ def explain(
         settings["ROBOTSTXT_USER_AGENT"],
         time.time,
         ttl=settings.getfloat("KROWL_ROBOTS_TTL"),
+        read_prefixes=prefix_reader(settings),
     )
     gate = RobotsGate(robots, crawl_delay_max=settings.getfloat("KROWL_CRAWL_DELAY_MAX"))
     archive = warc_folder(settings, folder.path)

@@ -62,7 +62,7 @@ _CHOICE = {
     "--surt PREFIX": "of URLs whose SURT begins so, such as 'org,example)/news'",
     "--host NAME": "of one host, at all ports",
     "--mime TYPE": "of a media type, such as text/html, or text/ for all texts",
-    "--status N": "of an HTTP status, such as 200",
+    "--status N": "of a status, such as 200, or of Gemini 20",
     "--from DATE": "of this date in UTC or later",
     "--to DATE": "of this date in UTC or earlier",
 }
@@ -70,7 +70,7 @@ _CHOICE = {
 _FORMS = {
     "host": (re.compile("[^/]+"), "give a name without scheme and path"),
     "mime": (re.compile("[^/]+/.*"), "give a media type such as text/html, or text/ for all texts"),
-    "status": (re.compile("[0-9]{3}"), "give three digits, such as 200"),
+    "status": (re.compile("[0-9]{2,3}"), "give three digits, such as 200, or two of Gemini"),
 }
 # After an argument that may be repeated.
 _MORE = ">..."

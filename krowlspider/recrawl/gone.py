@@ -1,7 +1,8 @@
 """Decide when a page that is missing or moved is asked again, and when it is dropped.
 
 Two answers in a row count, one does not: sites are broken for an hour. 404 and 410 (RFC 9110,
-sections 15.5.5 and 15.5.11) count alike, since servers send the one for the other.
+sections 15.5.5 and 15.5.11) count alike, since servers send the one for the other. So do 51 and 52
+of Gemini, whose statuses have two digits.
 """
 
 from __future__ import annotations
@@ -29,7 +30,11 @@ _SOFT_FROM = 3
 # Texts of a host that are kept: enough for two pages to meet where one change in ten is of a page
 # that is missing.
 _TEXTS_MAX = 12
-_MISSING, _MOVED = frozenset({404, 410}), frozenset({301, 308})
+_MISSING, _MOVED = frozenset({404, 410, 51, 52}), frozenset({301, 308, 31})
+# Answers of a page that is there: those of HTTP, and those of Gemini.
+_PRESENT = frozenset({*range(200, 300), 304, *range(20, 30)})
+_GEMINI_REDIRECTS = range(30, 40)
+_FIRST_HTTP = 100
 
 
 class State(IntEnum):
@@ -42,6 +47,8 @@ class State(IntEnum):
 
 def may_pass(status: int) -> bool:
     """Return whether a status is an error that may pass: it says nothing of the page."""
+    if status < _FIRST_HTTP:
+        return not (status in _PRESENT or status in _GEMINI_REDIRECTS or status in _MISSING)
     return status >= 400 and status not in _MISSING
 
 
@@ -88,7 +95,7 @@ class Absence(NamedTuple):
             state = State.MISSING
         elif status in _MOVED:
             state = State.MOVED
-        elif 200 <= status < 300 or status == 304:
+        elif status in _PRESENT:
             return type(self)()
         else:
             return self

@@ -251,7 +251,7 @@ def _has_room(found: list[IndexLine]) -> bool:
 
 
 def _is_answer(line: IndexLine) -> bool:
-    return line.status.isdigit() and line.url.startswith(("http://", "https://"))
+    return line.status.isdigit() and line.url.startswith(("http://", "https://", "gemini://"))
 
 
 def _names(folder: Path) -> list[str]:

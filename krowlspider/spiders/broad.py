@@ -17,6 +17,7 @@ from scrapy.exceptions import CloseSpider
 from scrapy.http import TextResponse
 from scrapy.settings import SETTINGS_PRIORITIES
 from scrapy.utils.asyncio import run_in_thread
+from scrapy.utils.misc import load_object
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.engine.logformatter import wants_items
@@ -29,6 +30,7 @@ from krowlspider.job.crawls import crawl_of, job_of
 from krowlspider.job.parts import keeps_pages, trap_rules
 from krowlspider.job.recrawl import CONTINUOUS
 from krowlspider.job.start_log import log_crawled
+from krowlspider.politeness.gemini import FIRST_HTTP, reason_to_drop
 from krowlspider.spiders.seeds import (
     SeedList,
     SeedsFile,
@@ -98,6 +100,8 @@ _NEEDLESS_DOWNLOADER_MIDDLEWARES = (
     "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware",
     "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware",
 )
+# Reads gemtext. By its path: its room imports this one.
+_GEMINI_PAGES = "krowlspider.gemini.pages.read_page"
 # Fields of an item, by their keys in the meta of its response.
 _OF_SEED = {"seed": "krowl_seed", "tag": "krowl_tag"}
 # Used only if somebody has set the setting.
@@ -457,7 +461,13 @@ class BroadSpider(Spider):
         if location is not None:
             self._redirect(response, location, depth)
             return None
-        page, states = self._read(response), None
+        if response.status < FIRST_HTTP:
+            if reason_to_drop(response.status) is not None:
+                return None
+            page = self._read_gemini(response)
+        else:
+            page = self._read(response)
+        states = None
         if self._hooks is not None:
             states = await self._visited_by(self._hooks.pages, page, response)
         if (meters := self.scheduler.meters) is not None:
@@ -470,8 +480,9 @@ class BroadSpider(Spider):
         if self._opt_outs is not None and response.status == HTTPStatus.OK:
             self._opt_outs.of_page(response)
         requisites = self._requisites if self._sites is None else self._requisites_at(response.url)
-        # The browser has asked for what the page needs.
-        if requisites is not None and RENDERED not in response.flags:
+        # The browser has asked for what the page needs. A page of Gemini needs nothing.
+        has_all = RENDERED in response.flags or response.status < FIRST_HTTP
+        if requisites is not None and not has_all:
             await requisites.of_page(page, response)
         if page.feeds and not (page.nofollow and not self._follow_nofollow):
             path, seed = meta.get("krowl_path", ""), meta.get("krowl_seed", "")
@@ -580,6 +591,16 @@ class BroadSpider(Spider):
             page.nofollow |= nofollow
             page.noindex |= noindex
         return page
+
+    @cached_property
+    def _gemini_pages(self) -> Callable[[Response], Page | None]:
+        reader: Callable[[Response], Page | None] = load_object(_GEMINI_PAGES)
+        return reader
+
+    def _read_gemini(self, response: Response) -> Page:
+        """Return the page of an answer of Gemini: gemtext, or HTML, which says there what it does
+        in the web."""
+        return self._gemini_pages(response) or self._read(response)
 
     async def _follow(
         self, page: Page, response: Response, depth: int, states: dict[str, str] | None

@@ -27,6 +27,7 @@ import xxhash
 from xxhash import xxh3_64_intdigest
 
 from krowlspider.internals.suffix_list import suffix_list
+from krowlspider.urls import gemini
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,6 +134,8 @@ _SCHEMES = ("https://", "http://")
 _PLAIN = re.compile(
     r"(?:/(?![./])[A-Za-z0-9._~!$&()*+,;=:@-]*+)+(?:\?[A-Za-z0-9._~!$&()*+,;=:@/?-]*+)?+"
 )
+# The origin of a URL of a scheme that the URL standard does not know.
+_NO_ORIGIN = "null"
 _LINE_STARTS = ("\nhttps://", "\nhttp://")
 # TypeError: the text holds a lone surrogate, so it is not UTF-8.
 _UNPARSED = (ValueError, TypeError)
@@ -142,7 +145,8 @@ def normalise(url: str, base: str | None = None) -> str | None:
     """Return the absolute http(s) URL, joined to ``base``, WHATWG-normalised, without fragment.
 
     Return None if the URL does not parse, is too long (see `fits`), has another
-    scheme, or contains a user name or password.
+    scheme, or contains a user name or password. Where `gemini.accept_gemini` has said so, a gemini
+    URL is returned in the form of `gemini.normal_form`.
     """
     if not fits(url):
         return None
@@ -151,6 +155,19 @@ def normalise(url: str, base: str | None = None) -> str | None:
     except _UNPARSED:
         return None
     return _accept(parsed.href)
+
+
+def normalise_archived(url: str, base: str | None = None) -> str | None:
+    """Return as `normalise` does, and of a gemini URL its normal form, whether this process crawls
+    such URLs or not: for what reads archives."""
+    found = normalise(url, base)
+    if found is not None or not fits(url):
+        return found
+    try:
+        parsed = can_ada.parse(url) if base is None else can_ada.parse(base) + url
+    except _UNPARSED:
+        return None
+    return gemini.normal_form(parsed.href)
 
 
 def normalise_without_user(url: str, base: str) -> str | None:
@@ -193,6 +210,8 @@ def normalise_each(
     """
     left = [] if refused is None else refused
     parsed = can_ada.parse(base)
+    if parsed.origin == _NO_ORIGIN:
+        return _each_of_gemini(values, base, left, [] if oversize is None else oversize)
     # One check of the joined text is far cheaper than a check of each reference. If it passes, the
     # total length bounds the time to parse them.
     together = "".join(values)
@@ -212,20 +231,40 @@ def normalise_each(
         return dict(zip(urls, values.values(), strict=True))
     found: dict[str, str] = {}
     for url, href in zip(urls, values, strict=True):
-        if ("@" in url or not url.startswith(_SCHEMES)) and _accept(url) is None:
-            left.append(href)
+        if ("@" in url or not url.startswith(_SCHEMES)) and (kept := _accept(url)) != url:
+            if kept is not None:
+                found[kept] = values[href]
+            elif oversize is not None and gemini.accepts_gemini() and gemini.is_too_long(url):
+                oversize.append(href)
+            else:
+                left.append(href)
+        else:
+            found[url] = values[href]
+    return found
+
+
+def _each_of_gemini(
+    values: Mapping[str, str], base: str, refused: list[str], oversize: list[str]
+) -> dict[str, str]:
+    """Return as `normalise_each` does, for a base that is a gemini URL: ada knows no origin of
+    it."""
+    found: dict[str, str] = {}
+    for href in fitting(values, oversize):
+        if (url := normalise(href, base)) is None:
+            refused.append(href)
         else:
             found[url] = values[href]
     return found
 
 
 def _accept(href: str) -> str | None:
-    """Return ``href`` without fragment, or None if it is not http(s) or contains a user name.
+    """Return ``href`` without fragment, or None if it is not http(s) or contains a user name. A
+    gemini URL is accepted where that is switched on.
 
     ``href`` is serialised by ada, so a '#' starts the fragment and a '/' ends the authority.
     """
     if not href.startswith(_SCHEMES):
-        return None
+        return gemini.normal_form(href) if gemini.accepts_gemini() else None
     if "#" in href:
         href = href[: href.index("#")]
     if "@" in href and "@" in href[: href.index("/", 8)]:
@@ -262,11 +301,14 @@ def _significant(url: str) -> str:
         return path
     kept = "&" + query
     # A search that finds nothing takes half the time of a substitution.
-    if _TRACKED.search(kept):
+    if _TRACKED.search(kept) and not gemini.is_gemini(path):
         kept = _TRACKED.sub("", kept)
         if not kept:
             return path
     if "&" not in kept[1:]:
+        return path + "?" + kept[1:]
+    if gemini.is_gemini(path):
+        # Its query is one text, as a person has typed it.
         return path + "?" + kept[1:]
     return path + "?" + "&".join(sorted(kept[1:].split("&"), key=_name))
 
@@ -329,12 +371,14 @@ def host_of(url: str) -> str:
     """Return the lower-case host of a normalised URL: its hostname, with ``:port`` if it has one.
 
     The default port of the scheme is left out, and IPv6 is in brackets. The http and the https site
-    of a name are one host.
+    of a name are one host. The host of a gemini URL always has its port: see `gemini.host_in`.
 
-    :raises ValueError: ``url`` is not an absolute http(s) URL with a path
+    :raises ValueError: ``url`` is not an absolute http(s) or gemini URL with a path
     """
     parts = url.split("/", 3)
     if len(parts) != 4 or parts[0] not in _HOST_SCHEMES or parts[1] or not parts[2]:
+        if parts[0] == "gemini:" and len(parts) == 4 and not parts[1] and parts[2]:
+            return gemini.host_in(parts[2])
         raise ValueError(f"not a normalised http(s) URL: {url[:200]!r}")
     host = parts[2]
     # A name with its root dot and the same name without it are one host.
@@ -346,9 +390,17 @@ def host_of(url: str) -> str:
 def authority_of(url: str) -> str:
     """Return ``scheme://host[:port]`` of a normalised URL, to which one robots.txt applies.
 
-    Host and errors are those of `host_of`.
+    Host and errors are those of `host_of`. The default port of a gemini URL is left out.
     """
+    if url.startswith("g"):
+        return gemini.authority_at(host_of(url))
     return f"{url.partition(':')[0]}://{host_of(url)}"
+
+
+def path_start(url: str) -> int:
+    """Return where the path of a normalised URL begins."""
+    # The authority of an http or https URL begins at index 8 or before it.
+    return url.index("/", len(gemini.SCHEME) if gemini.is_gemini(url) else 8)
 
 
 def position_of(domain: str) -> int:

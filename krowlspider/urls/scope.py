@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from krowlspider.urls.canonical import domain_of, has_bad_port, queued_max
+from krowlspider.urls.canonical import domain_of, has_bad_port, path_start, queued_max
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -112,7 +112,7 @@ class Traps:
         years = _CENTURIES.findall(url)
         if not years or (min(years) >= _EARLIEST_YEAR and max(years) <= self._this_year):
             return False
-        path, _, query = url[url.index("/", 8) :].partition("?")
+        path, _, query = url[path_start(url) :].partition("?")
         named = _CALENDAR.search(url) is not None
         earliest = _EARLIEST if named else 0
         if not all(earliest <= month <= self._latest for month in _months(path, sure=named)):

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from krowlspider.urls import gemini
 from krowlspider.urls.canonical import (
     URL_MAX,
     domain_of,
+    fits,
     has_bad_port,
     host_of,
     name_of,
@@ -195,7 +197,9 @@ def parse_seed(line: bytes) -> Seed | None:
     scheme = _SCHEME.match(text)
     if scheme is None:
         return Seed(_bare_url(text), bare=True, words=words)
-    if scheme[1].lower() not in ("http", "https"):
+    if scheme[1].lower() == "gemini" and not gemini.accepts_gemini():
+        raise BadSeed("scheme gemini: set KROWL_GEMINI=True to crawl it")
+    if scheme[1].lower() not in ("http", "https", "gemini"):
         raise BadSeed(f"scheme {scheme[1]}, neither http nor https")
     return Seed(_url(text, text), bare=False, words=words)
 
@@ -387,6 +391,8 @@ def ordered_host(text: str) -> str:
     :raises ValueError: the text is no name or address of a host, and no URL of one
     """
     given = text.strip()
+    if (at := gemini.normal_form(_as_gemini(given))) is not None:
+        return host_of(at)
     found = _RULE_SCHEME.match(given)
     rest = given[found.end() :] if found else given
     with suppress(ValueError):
@@ -407,6 +413,14 @@ def ordered_host(text: str) -> str:
     # Each scheme hides its own default port.
     port = next((port for host in hosts if (port := port_of(host)) is not None), None)
     return name if port is None else f"{name}:{port}"
+
+
+def _as_gemini(text: str) -> str:
+    """Return the root URL of a gemini URL; any other text as it is."""
+    scheme, separator, rest = text[: URL_MAX + 1].partition("://")
+    if scheme.lower() != "gemini" or not separator or not fits(text):
+        return text[:1]
+    return f"{gemini.SCHEME}{re.split('[/?#]', rest, maxsplit=1)[0]}/"
 
 
 def is_plain_name(text: str) -> bool:

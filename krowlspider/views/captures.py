@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from krowlspider.archive import gemini
 from krowlspider.archive.cdxj import REVISIT, IndexLine, timestamp
 from krowlspider.archive.disk import OPEN, RecordError
 from krowlspider.archive.indexes import captures_of, original_of
@@ -15,7 +16,7 @@ from krowlspider.archive.payload import Decode, body_of, lacks_chunk, without_he
 from krowlspider.archive.reading import ALL, read_record
 from krowlspider.archive.uploads import uploaded
 from krowlspider.errors import KrowlError, counted, printable, scrapy_with
-from krowlspider.urls.canonical import normalise
+from krowlspider.urls.canonical import normalise_archived
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -48,7 +49,7 @@ def wanted(url: str) -> str:
     """
     if url.startswith(("dns:", "urn:")):
         return url
-    normal = normalise(url)
+    normal = normalise_archived(url)
     if normal is None:
         raise KrowlError(f"{url!r} is not a URL that is crawled: give https://...")
     return normal
@@ -139,7 +140,10 @@ def body(
     """
     fields, block = stored(folder, indexes, line)
     fault = _SEGMENT if "WARC-Segment-Number" in fields else ""
-    if not fields.get("Content-Type", "").startswith("application/http"):
+    content = fields.get("Content-Type", "")
+    if gemini.is_gemini(content):
+        return gemini.read(block).payload, fault
+    if not content.startswith("application/http"):
         return block, fault
     try:
         found = body_of(block, decode)
@@ -168,7 +172,8 @@ def stored(
     fields, block = _record(folder, original, most)
     # Revisits written by other tools may have no head.
     if head and not revisit.get("WARC-Profile", "").endswith(_UNCHANGED):
-        block = head + without_head(block)
+        is_gemini = gemini.is_gemini(fields.get("Content-Type"))
+        block = head + (gemini.read(block).payload if is_gemini else without_head(block))
     return fields, block
 
 

@@ -133,6 +133,8 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_EXCLUDE", "", "is not a file's path"),
     ("KROWL_EXCLUDE", "a\0b", "is not a file's path"),
     ("KROWL_POLICIES", "/none/such", "is not an existing file"),
+    ("KROWL_GEMINI_CERTIFICATES", "yes", "is not refuse or accept"),
+    ("KROWL_GEMINI_REDIRECTS", "all", "is not same or any"),
     ("KROWL_SIGN", "sometimes", "is not challenged or always"),
     ("KROWL_SIGN_AGENT", "http://bot.test", "is not the https origin that serves the directory"),
     ("KROWL_HOOKS", "none.such.Hooks", "cannot be loaded: No module named 'none'"),

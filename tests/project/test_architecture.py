@@ -31,19 +31,20 @@ MAY_IMPORT: dict[str, set[str]] = {
     "config": {"settings", "internals.log", *SIDES, *BASE},
     "browser": {"internals.engine", *ENGINE},
     "catalogue": {
-        *("archive", "changes", "corpus", "fetch", "recrawl", "urls"),
+        *("archive", "changes", "corpus", "fetch", "gemini", "recrawl", "urls"),
         *("internals.frostwork", "internals.suffix_list"),
     },
     "cdx": {"archive", "internals.patterns", "job", "urls"},
     "changes": {"archive", "corpus", "urls"},
-    "corpus": {"krowlspider", "archive", "urls"},
+    "corpus": {"krowlspider", "archive", "gemini", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
-    "graph": {"archive", "catalogue", "corpus", "fetch", "urls", "internals.frostwork"},
+    "graph": {"archive", "catalogue", "corpus", "fetch", "gemini", "urls", "internals.frostwork"},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
     "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
+    "gemini": ENGINE,
     "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
@@ -62,7 +63,9 @@ PURE = (
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
     *("graph.hosts", "graph.salsa"),
+    *("gemini.ascii_art", "gemini.feeds", "gemini.gemtext", "gemini.mirrors", "gemini.robots"),
     *("corpus.optouts", "corpus.sites.answers"),
+    "gemini.protocol",
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

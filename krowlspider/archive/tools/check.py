@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import xxhash
 
-from krowlspider.archive import cdxj
+from krowlspider.archive import cdxj, gemini
 from krowlspider.archive.disk import DAMAGED, OPEN, RecordError
 from krowlspider.archive.indexes import (
     indexes_in,
@@ -360,7 +360,11 @@ def _has_payload_digest(record: WarcRecord, block: bytes) -> bool:
     # A segment holds part of the payload.
     if not is_checkable(claimed) or "WARC-Segment-Number" in record.headers:
         return True
-    if not (record.headers.get("Content-Type") or "").startswith("application/http"):
+    content = record.headers.get("Content-Type") or ""
+    if gemini.is_gemini(content):
+        # Of the body, or as tools that do not know Gemini have it.
+        return any(has_digest(each, claimed) for each in (gemini.read(block).payload, block))
+    if not content.startswith("application/http"):
         return has_digest(block, claimed)
     return any(has_digest(find(block), claimed) for find in (payload_of, without_head))
 

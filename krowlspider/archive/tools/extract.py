@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from krowlspider.archive import cdxj
+from krowlspider.archive import cdxj, gemini
 from krowlspider.archive.cdxj import REVISIT, IndexLine, index_file, index_path, write_index
 from krowlspider.archive.disk import ArchiveError, RecordError, write_durably
 from krowlspider.archive.indexes import SoughtOriginals, parsed_lines
@@ -170,8 +170,10 @@ def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | No
 
 
 def _media_type(record: WarcRecord, line: IndexLine, block: bytes, decode: Decode) -> str:
-    http = (record.headers.get("Content-Type") or "").startswith("application/http")
-    return media_type(block, decode) if http else line.mime
+    content = record.headers.get("Content-Type") or ""
+    if gemini.is_gemini(content):
+        return gemini.read(block).type.essence
+    return media_type(block, decode) if content.startswith("application/http") else line.mime
 
 
 def _chosen(

@@ -15,7 +15,7 @@ from zipfile import BadZipFile, ZipFile
 
 from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
 
-from krowlspider.archive import cdxj
+from krowlspider.archive import cdxj, gemini
 from krowlspider.archive.disk import RecordError
 from krowlspider.archive.payload import Decode, header, media_type
 from krowlspider.archive.reading import ALL, Advance, Damage, Member, ignore, read_readable
@@ -342,7 +342,9 @@ def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str, deco
         return
     _add(stats.hosts, _host(line.url))
     _add(stats.statuses, line.status or "-")
-    _add(stats.media_types, media_type(block, decode) or "-")
+    is_gemini = gemini.is_gemini(record.headers.get("Content-Type"))
+    found = gemini.read(block).type.essence if is_gemini else media_type(block, decode)
+    _add(stats.media_types, found or "-")
     if kind == "revisit" and line.status != "304":
         length = header(block, "Content-Length")
         if length.isdecimal() and len(length) < 16:

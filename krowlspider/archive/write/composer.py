@@ -327,9 +327,10 @@ _NOT_MODIFIED = 304
 class Composed(Struct, eq=False):
     """The gzip members of a capture: ``first``, a response or revisit record, and ``request``.
 
-    The record of a mapped response is in pieces, not compressed yet. ``payload`` is its labelled
-    digest, ``raw`` that of the payload itself. ``new`` is the key to add to the payload index, or
-    None. ``original`` is the record to which a revisit refers.
+    A certificate is a third one, behind ``request``. The record of a mapped response is in pieces,
+    not compressed yet. ``payload`` is its labelled digest, ``raw`` that of the payload itself.
+    ``new`` is the key to add to the payload index, or None. ``original`` is the record to which a
+    revisit refers.
     """
 
     first: bytes | Iterator[bytes | memoryview]
@@ -375,7 +376,7 @@ class Composer:
             if (
                 capture.payload
                 and not capture.truncated
-                and is_plain_request(capture.request_bytes)
+                and (capture.protocol or is_plain_request(capture.request_bytes))
             ):
                 key = self._key(capture, raw)
                 original = self._payloads.find(key) or self._in_other_crawl(capture, raw)
@@ -394,9 +395,11 @@ class Composer:
         else:
             first = self._compress(maker.response(capture, payload))
         revisit = unchanged or original is not None
-        request = maker.request(capture, self._ids.new())
+        request = self._compress(maker.request(capture, self._ids.new()))
+        if capture.certificate:
+            request += self._compress(maker.certificate(capture, self._ids.new()))
         new = None if revisit else key
-        return Composed(first, self._compress(request), revisit, payload, raw, new, original)
+        return Composed(first, request, revisit, payload, raw, new, original)
 
     def _key(self, capture: Capture, raw: bytes) -> bytes:
         """Return the key of a payload in the index.
@@ -405,12 +408,13 @@ class Composer:
         purpose. A chunked payload and a plain one have different keys. Readers put the head of a
         revisit before the original's body as stored, so both must have the same transfer coding.
         SHA-256 was spelt otherwise once: pywb finds no original whose digest is spelt otherwise.
+        A payload of Gemini has another key too: a reader that knows HTTP alone cannot follow it.
         """
-        kind = b"h" * (len(raw) == 32) + b"c" * _in_chunks(capture)
+        kind = b"h" * (len(raw) == 32) + b"c" * _in_chunks(capture) + b"g" * bool(capture.protocol)
         return raw + xxhash.xxh3_64_digest(capture.payload, self._seed) + kind
 
     def _in_other_crawl(self, capture: Capture, raw: bytes) -> Original | None:
-        if self._others is None:
+        if self._others is None or capture.protocol:
             return None
         return self._others.find(raw, capture.url, capture.started, chunked=_in_chunks(capture))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+from base64 import b64encode
 from datetime import datetime, timedelta
 from functools import lru_cache
 from ipaddress import ip_address
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
+from krowlspider.archive import gemini
 from krowlspider.archive.cdxj import DOM_URI, POLICIES_URI, SEEDS_URI
 from krowlspider.archive.payload import Original, digest, is_chunked, is_plain, trailers_of
 
@@ -35,7 +37,8 @@ class Wire(NamedTuple):
     """How the messages of a capture travelled.
 
     ``address`` is the origin's IP address as text, None if a proxy hides it. ``version`` is that of
-    HTTP. ``tls`` is the protocol and the cipher by OpenSSL's names, None for plain HTTP.
+    HTTP, and says nothing of Gemini. ``tls`` is the protocol and the cipher by OpenSSL's names,
+    None for plain HTTP.
     """
 
     address: str | None
@@ -62,7 +65,7 @@ REDACTED = "Krowl-Redacted"
 
 
 class Capture(Struct, eq=False):
-    """One HTTP exchange as it was on the wire.
+    """One exchange of HTTP, or of Gemini, as it was on the wire.
 
     ``identity`` is the WARC-Record-ID of the response. ``url`` is escaped, without whitespace. The
     first ``head`` bytes of the response are status line, headers and the blank line. ``payload`` is
@@ -77,6 +80,10 @@ class Capture(Struct, eq=False):
     ``original`` is the record that an answer 304 confirms. ``says_nothing``: it is a 304 that
     confirms none, and is stored as a response. ``tag`` is that of the seed that it came from, ""
     without one. ``redacted`` names header fields, in lower case, whose values are not stored.
+
+    ``protocol`` is "gemini", or "" for HTTP. The head of a Gemini response is its header line, and
+    ``media_type`` is not used. ``certificate`` is the server's in DER, if it is to be stored
+    because it is new or has changed.
     """
 
     identity: str
@@ -97,6 +104,8 @@ class Capture(Struct, eq=False):
     says_nothing: bool = False
     tag: str = ""
     redacted: tuple[str, ...] = ()
+    protocol: str = ""
+    certificate: bytes = b""
 
     @property
     def size(self) -> int:
@@ -313,7 +322,7 @@ class RecordMaker:
         self._algorithm = algorithm
         # The shared fields of the last capture, and the values they were made of.
         self._shared = ""
-        self._made_of: tuple[str, float, Wire] | None = None
+        self._made_of: tuple[str, float, Wire, str] | None = None
 
     def warcinfo(self, block: bytes, *, date: str, filename: str) -> bytes:
         """Return the warcinfo record that begins the file ``filename``."""
@@ -326,23 +335,24 @@ class RecordMaker:
 
         WARC-Payload-Digest is written only where every reader finds the same payload. For a chunked
         response the standard digests the entity, other tools the chunks, and they disagree where an
-        irregular head ends. There any digest would make one tool call the record broken.
+        irregular head ends. Of a Gemini response others digest the block. There any digest would
+        make one tool call the record broken.
         """
-        return self._record(
-            self._response_head(capture, payload), _RESPONSE, capture.response_bytes
-        )
+        head = self._response_head(capture, payload)
+        return self._record(head, _response_type(capture), capture.response_bytes)
 
     def response_pieces(self, capture: Capture, payload: str) -> Iterator[bytes | memoryview]:
         """Return what `response` does, in pieces that are not copied."""
         block = capture.response_bytes
         # Made now, because it may raise ValueError.
-        start = self._start(self._response_head(capture, payload), _RESPONSE, block)
+        head = self._response_head(capture, payload)
+        start = self._start(head, _response_type(capture), block)
         blocks = (block[at : at + _PIECE] for at in range(0, len(block), _PIECE))
         return chain((start,), blocks, (_END,))
 
     def _response_head(self, capture: Capture, payload: str) -> str:
         head = self._capture_fields("response", capture, capture.identity)
-        if _is_plain(capture):
+        if not capture.protocol and _is_plain(capture):
             head += f"WARC-Payload-Digest: {payload}\r\n"
         if reason := capture.truncated:
             if reason not in _TRUNCATED:
@@ -360,7 +370,7 @@ class RecordMaker:
             ("WARC-Truncated", "length"),
         ]
         head = self._capture_fields("revisit", capture, capture.identity) + _lines(fields)
-        return self._record(head, _RESPONSE, capture.response_bytes[: capture.head])
+        return self._record(head, _response_type(capture), capture.response_bytes[: capture.head])
 
     def not_modified(self, capture: Capture, original: Original | None = None) -> bytes:
         """Return the revisit record of a 304 (6.7.3), which refers to ``original`` if it is known.
@@ -380,10 +390,18 @@ class RecordMaker:
         # On this record only; WARC 1.1, 5.7 reads it in both directions. So a file cut between the
         # two records names no record that is missing.
         head += _line("WARC-Concurrent-To", capture.identity)
+        if capture.protocol:
+            return self._record(head, gemini.REQUEST, capture.request_bytes)
         # The crawler's own requests have CRLF line ends and no transfer coding.
         if body := capture.request_bytes.partition(b"\r\n\r\n")[2]:
             head += f"WARC-Payload-Digest: {self._digest(body)}\r\n"
         return self._record(head, _REQUEST, capture.request_bytes)
+
+    def certificate(self, capture: Capture, identity: str) -> bytes:
+        """Return the metadata record of the certificate that a capture's server has shown."""
+        head = _named("metadata", identity) + self._about(capture.url, capture.started)
+        head += _line("WARC-Concurrent-To", capture.identity)
+        return self._record(head, gemini.CERTIFICATE, _pem(capture.certificate))
 
     def metadata(self, note: FetchNote, identity: str) -> bytes:
         """Return the metadata record of a note (WARC 1.1, 6.6)."""
@@ -426,9 +444,11 @@ class RecordMaker:
 
     def _capture_fields(self, kind: str, capture: Capture, identity: str) -> str:
         """Return the fields that the records of a capture share; the second record reuses them."""
-        made_of = (capture.url, capture.started, capture.wire)
+        made_of = (capture.url, capture.started, capture.wire, capture.protocol)
         if made_of != self._made_of:
-            self._shared = self._about(capture.url, capture.started) + _wire_lines(capture.wire)
+            self._shared = self._about(capture.url, capture.started) + _wire_lines(
+                capture.wire, capture.protocol or f"http/{capture.wire.version}"
+            )
             self._made_of = made_of
         head = _named(kind, identity) + self._shared
         if capture.tag:
@@ -518,9 +538,20 @@ def _is_plain(capture: Capture) -> bool:
     return whole and is_plain(bytes(response[: capture.head]), b"")
 
 
-def _wire_lines(wire: Wire) -> str:
+def _pem(certificate: bytes) -> bytes:
+    """Return a certificate in PEM (RFC 7468)."""
+    text = b64encode(certificate)
+    lines = [text[at : at + 64] for at in range(0, len(text), 64)]
+    return b"\n".join((b"-----BEGIN CERTIFICATE-----", *lines, b"-----END CERTIFICATE-----", b""))
+
+
+def _response_type(capture: Capture) -> str:
+    return gemini.RESPONSE if capture.protocol else _RESPONSE
+
+
+def _wire_lines(wire: Wire, protocol: str) -> str:
     lines = f"WARC-IP-Address: {_address(wire.address)}\r\n" if wire.address is not None else ""
-    lines += _line("WARC-Protocol", f"http/{wire.version}")
+    lines += _line("WARC-Protocol", protocol)
     if wire.tls is not None:
         protocol, cipher = wire.tls
         lines += _line("WARC-Protocol", tls_protocol(protocol))

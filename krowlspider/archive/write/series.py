@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from zlib_ng import zlib_ng
 
-from krowlspider.archive import cdxj
+from krowlspider.archive import cdxj, gemini
 from krowlspider.archive.disk import OPEN, ArchiveError, CaptureRefused, finish, sync_directory
 from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location, Synced
@@ -278,18 +278,22 @@ class WarcSeries:
             place = file.append_pieces(member, composed.request)
             self.stats.bytes_written += place.length + len(composed.request)
         self._composer.written(capture, composed)
+        media_type, status = capture.media_type, str(capture.status)
+        if capture.protocol:
+            message = gemini.read(gemini.head_of(capture.response_bytes))
+            media_type, status = message.media_type, message.status
         line = cdxj.line(
             place,
             url=capture.url,
             date=records.warc_date(capture.started),
-            mime=cdxj.REVISIT if composed.revisit else capture.media_type,
-            status=str(capture.status),
+            mime=cdxj.REVISIT if composed.revisit else media_type,
+            status=status,
             digest=composed.payload,
         )
         if (query := query_of(capture.request_bytes)) is not None:
             line = cdxj.line_of_request(line, capture.url, query)
         self._add_line(line)
-        self.stats.records += 2
+        self.stats.records += 2 + bool(capture.certificate)
         self.stats.revisits += composed.revisit
         return place
 

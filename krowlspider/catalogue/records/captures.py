@@ -7,15 +7,23 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from krowlspider.archive import gemini
 from krowlspider.archive.payload import body_of, head_bytes, header, status_of, type_of
 from krowlspider.archive.write.records import SEED_TAG
 from krowlspider.catalogue.columns import TABLES
-from krowlspider.catalogue.records.content import Head, clean, head_of, languages_of
+from krowlspider.catalogue.records.content import (
+    Head,
+    clean,
+    head_of,
+    languages_of,
+    languages_of_text,
+)
 from krowlspider.catalogue.records.hosts import split
 from krowlspider.fetch.http.decode import decoded
+from krowlspider.gemini import gemtext
 from krowlspider.recrawl.text import text_digest
-from krowlspider.urls.canonical import normalise
-from krowlspider.urls.encoding import HTML, ContentType, encoding_of
+from krowlspider.urls.canonical import normalise, normalise_archived
+from krowlspider.urls.encoding import HTML, ContentType, codec_for, decode, encoding_of
 from krowlspider.urls.page.links import MAX_LANG
 
 if TYPE_CHECKING:
@@ -23,6 +31,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.cdxj import IndexLine
     from krowlspider.catalogue.sinks import Row
+    from krowlspider.gemini.gemtext import Document
 
 # Bytes of a block that are read, and of a decoded body; of larger ones only the head counts.
 BLOCK_MAX = 16 * 1024 * 1024
@@ -32,6 +41,7 @@ _URL_MAX = 16 * 1024
 _NAMES = tuple(column.name for column in TABLES["fetch"])
 _NO_HEAD = Head(None, None, None, None, None, None)
 _NO_NOTE = (None,) * 5
+_LANG = re.compile(r";[ \t]*lang=([^;]*)", re.IGNORECASE)
 _TEXTS = re.compile(r"text/|.*(?:xml|json|javascript)$")
 _ROBOTS = "/robots.txt"
 _HTTP = "application/http"
@@ -86,7 +96,7 @@ def _number(text: str | None) -> float | None:
 
 
 class Capture:
-    """A response or revisit of HTTP, with the line that the index has of it."""
+    """A response or revisit of HTTP or Gemini, with the line that the index has of it."""
 
     def __init__(self, record: WarcRecord, line: IndexLine):
         self.line = line
@@ -95,8 +105,14 @@ class Capture:
         self.is_revisit = self.fields.get("WARC-Type") == "revisit"
         self.is_large = record.content_length > BLOCK_MAX
         self.block = record.reader.read(_HEAD_MAX if self.is_large else record.content_length)
-        self.head = head_bytes(self.block) or self.block[:_HEAD_MAX]
-        self.status = int(status_of(self.head) or -1)
+        self.message: gemini.Message | None = None
+        if gemini.is_gemini(self.fields.get("Content-Type")):
+            self.message = gemini.read(self.block)
+            self.head, status = b"", self.message.status
+        else:
+            self.head = head_bytes(self.block) or self.block[:_HEAD_MAX]
+            status = status_of(self.head)
+        self.status = int(status or -1)
         # The standard requires one; not every tool writes it.
         self.record_id = (self.fields.get("WARC-Record-ID") or "").strip("<>")
         self.record_id = self.record_id or f"{line.filename}#{line.offset}"
@@ -106,13 +122,25 @@ class Capture:
         if self.is_robots:
             self.subset = "robotstxt"
         else:
-            self.subset = "warc" if 200 <= self.status < 300 else "crawldiagnostics"
+            self.subset = "warc" if self.outcome == 2 else "crawldiagnostics"
+
+    @property
+    def outcome(self) -> int:
+        """The first digit of its status, which means nearly the same in Gemini and HTTP."""
+        return self.status // (100 if self.message is None else 10)
+
+    @property
+    def has_page(self) -> bool:
+        """Whether its status is that of a page: 200, or of Gemini 20 to 29."""
+        return self.status == 200 if self.message is None else self.outcome == 2
 
     @cached_property
     def body(self) -> bytes:
         """The decoded body; empty of a revisit, of a large one, and if it cannot be decoded."""
         if self.is_revisit or self.is_large:
             return b""
+        if self.message is not None:
+            return self.message.payload
         try:
             return body_of(self.block, lambda body, codings: decoded(body, codings, BLOCK_MAX))
         except ValueError:
@@ -121,6 +149,8 @@ class Capture:
     @cached_property
     def type(self) -> ContentType:
         """The media type and charset as browsers find them."""
+        if self.message is not None:
+            return self.message.type
         return type_of(self.head, self.body)
 
     @property
@@ -128,8 +158,39 @@ class Capture:
         return self.type.essence in HTML
 
     @cached_property
+    def gemtext(self) -> Document | None:
+        """What it is as gemtext; None if it is none."""
+        if self.message is None or self.type.essence != gemini.GEMTEXT:
+            return None
+        text = decode(self.body, codec_for(encoding_of(self.body, self.type.charset)))
+        return gemtext.read(text, self.url)
+
+    @property
+    def redirect(self) -> str:
+        """The target of a redirect as it is written; "" without one."""
+        if self.outcome != 3:
+            return ""
+        return header(self.head, "Location") if self.message is None else self.message.meta
+
+    @property
+    def declared_type(self) -> str:
+        """The media type that it says it has, with its parameters."""
+        return (
+            header(self.head, "Content-Type") if self.message is None else self.message.media_type
+        )
+
+    @property
+    def declared_language(self) -> str:
+        if self.message is None:
+            return header(self.head, "Content-Language")
+        found = _LANG.search(self.message.media_type)
+        return found[1].strip('"') if found else ""
+
+    @cached_property
     def says(self) -> Head:
-        """What its head says, if it is HTML."""
+        """What its head says, if it is HTML; the title of gemtext."""
+        if self.gemtext is not None:
+            return _NO_HEAD._replace(title=clean(self.gemtext.title) or None)
         if not (self.is_html and self.body):
             return _NO_HEAD
         return head_of(self.body, self.url, self.type.charset)
@@ -150,8 +211,9 @@ class Capture:
         return profile.rpartition("/")[2] or "revisit" if self.is_revisit else None
 
 
-def is_http(record: WarcRecord) -> bool:
-    return (record.headers.get("Content-Type") or "").startswith(_HTTP)
+def is_message(record: WarcRecord) -> bool:
+    """Return whether a record has a message of HTTP or Gemini."""
+    return (record.headers.get("Content-Type") or "").startswith((_HTTP, gemini.TYPE))
 
 
 def time_of(date: str, timestamp: str) -> datetime:
@@ -166,27 +228,35 @@ def time_of(date: str, timestamp: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def _languages(capture: Capture) -> str | None:
+    if capture.gemtext is not None:
+        return languages_of_text(capture.gemtext.text)
+    has_text = capture.body and capture.is_html
+    return languages_of(capture.body, capture.type.charset) if has_text else None
+
+
 def fetch_row(capture: Capture, segment: str) -> Row:
     """Return the row of the table "fetch" without the crawl, as far as no `Note` tells it."""
     line, parts, says, url = capture.line, capture.parts, capture.says, capture.url
-    head, essence, body = capture.head, capture.type.essence, capture.body
+    essence, body = capture.type.essence, capture.body
     is_text = bool(body and _TEXTS.match(essence))
-    location = clean(header(head, "Location"), _URL_MAX) if 300 <= capture.status < 400 else ""
+    location = clean(capture.redirect, _URL_MAX)
+    resolve = normalise if capture.message is None else normalise_archived
     values = (
         line.key, url, *capture.host, *parts,
         capture.time,
         capture.status,
-        (normalise(location, url) or location) if location else None,
+        (resolve(location, url) or location) if location else None,
         capture.digest,
-        clean(header(head, "Content-Type").partition(";")[0].lower()) or None,
+        clean(capture.declared_type.partition(";")[0].lower()) or None,
         capture.fields.get("WARC-Identified-Payload-Type") or essence or None,
         encoding_of(body, capture.type.charset) if is_text else None,
-        languages_of(body, capture.type.charset) if body and capture.is_html else None,
+        _languages(capture),
         None if capture.is_revisit else capture.fields.get("WARC-Truncated") or None,
         line.filename, line.offset, line.length, segment,
         capture.record_id,
         says.title, says.description, says.og, says.jsonld_types, says.hreflang,
-        says.language or clean(header(head, "Content-Language"), MAX_LANG) or None,
+        says.language or clean(capture.declared_language, MAX_LANG) or None,
         (text_digest(body, essence).hex() if body else "") or None,
         *_NO_NOTE,
         capture.tag,

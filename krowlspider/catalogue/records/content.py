@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from krowlspider.corpus.text.document import languages
 from krowlspider.errors import KrowlError, need
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.canonical import URL_MAX, normalise, normalise_archived
 from krowlspider.urls.encoding import encoding_of
 from krowlspider.urls.page.headers import bounded
 from krowlspider.urls.page.links import MAX_LANG, MAX_TITLE, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from krowlspider.gemini.gemtext import Document
 
 # Characters of a description and of a value of a pair that are kept, pairs and types of a page,
 # and links of a page with the characters of their text.
@@ -114,13 +116,26 @@ def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
             yield Link(target, clean("".join(texts), _TEXT_MAX) or None, rel or None)
 
 
+def gemtext_links(page: Document, url: str) -> Iterator[Link]:
+    """Yield the links of a page of gemtext in their order, the first LINKS_MAX of them."""
+    for link in page.links[:LINKS_MAX]:
+        target = normalise_archived(link.url_reference, url)
+        if target is not None:
+            yield Link(target, clean(link.text, _TEXT_MAX) or None, None)
+
+
+def languages_of_text(text: str) -> str | None:
+    """Return what `languages_of` does, of a text."""
+    return ",".join(languages(text)) or None if _can_detect() else None
+
+
 def languages_of(body: bytes, charset: str | None) -> str | None:
     """Return the languages of HTML as Common Crawl has them: codes of ISO 639-3, the most frequent
     first, with commas; None if they are not known."""
     if not _can_detect():
         return None
     title, text = read_text(body, charset)
-    return ",".join(languages(f"{title}\n{text}")) or None
+    return languages_of_text(f"{title}\n{text}")
 
 
 @cache

@@ -7,7 +7,7 @@ from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from krowlspider.catalogue.records.content import clean, links_of
+from krowlspider.catalogue.records.content import clean, gemtext_links, links_of
 from krowlspider.catalogue.records.hosts import split
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.robots_groups import (
@@ -36,7 +36,7 @@ _KINDS = {"urlset": "urlset", "sitemapindex": "index"}
 def robots_row(capture: Capture) -> Row:
     """Return the row of a robots.txt. What its rules are is null unless its status is 200."""
     row = _common(capture)
-    if capture.status != 200 or capture.is_revisit:
+    if not capture.has_page or capture.is_revisit:
         return row
     sitemaps: list[str] = []
     root: list[str] = []
@@ -94,10 +94,13 @@ def sitemap_row(capture: Capture) -> Row | None:
 
 
 def link_rows(capture: Capture) -> Iterator[Row]:
-    """Yield the rows of the links of a page with status 200."""
-    if capture.status != 200 or not capture.is_html:
+    """Yield the rows of the links of a page with status 200, or of gemtext."""
+    if capture.gemtext is not None:
+        links = gemtext_links(capture.gemtext, capture.url)
+    elif capture.status == 200 and capture.is_html:
+        links = links_of(capture.body, capture.url, capture.type.charset)
+    else:
         return
-    links = links_of(capture.body, capture.url, capture.type.charset)
     for number, link in enumerate(links):
         yield {
             "url_surtkey": capture.line.key,

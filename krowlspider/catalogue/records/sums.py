@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from krowlspider.catalogue.records.hosts import split
+from krowlspider.urls.gemini import PORT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,9 @@ class Hosts:
 
     def add(self, capture: Capture) -> None:
         host, port = capture.host, capture.parts.port
+        if capture.message is not None:
+            # A Gemini server is a host of its own, as in the frontier.
+            port = port or PORT
         is_usual = port is None or port == _SCHEMES.get(capture.parts.protocol)
         name = host.name if is_usual else f"{host.name}:{port}"
         row = self._rows.get(name)
@@ -45,7 +49,7 @@ class Hosts:
         row["fetches"] += 1
         row["bytes"] += capture.line.length
         row["revisits"] += capture.is_revisit
-        if (outcome := _OUTCOMES.get(capture.status // 100)) is not None:
+        if (outcome := _OUTCOMES.get(capture.outcome)) is not None:
             row[outcome] += 1
         row["first_fetch"] = min(row["first_fetch"], capture.time)
         row["last_fetch"] = max(row["last_fetch"], capture.time)
@@ -104,7 +108,7 @@ class Pages:
             page.seed = seed
 
     def _take_body(self, page: _Page, capture: Capture) -> None:
-        has_body = capture.status == 200 and capture.digest is not None
+        has_body = capture.has_page and capture.digest is not None
         if has_body and capture.digest != page.digest:
             page.digest, page.last_change = capture.digest, capture.time
         elif page.digest is not None and (capture.is_revisit or not has_body):

@@ -52,7 +52,7 @@ _RULES = _ACCESS | {CONTENT_USAGE}
 _LICENCES_MAX = 20
 # The protocol has the number; some write it as text.
 _RESERVED = (1, "1")
-_KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",)}
+_KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",), "gemtext": ("gmi", "gemini")}
 
 
 class Site(msgspec.Struct, omit_defaults=True):
@@ -78,7 +78,7 @@ class Site(msgspec.Struct, omit_defaults=True):
         return self == Site(self.record_id)
 
     def signals_for(self, url: str, kind: str) -> list[str]:
-        """Return the signals for a page; ``kind`` is "html" or "pdf"."""
+        """Return the signals for a page; ``kind`` is "html", "pdf" or "gemtext"."""
         if not self.rules and not self.reservations and not self.usage:
             return self.signals
         path, found = path_of(url), [*self.signals]

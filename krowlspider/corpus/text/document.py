@@ -1,4 +1,4 @@
-"""Take text, language and metadata from a page of HTML or a PDF.
+"""Take text, language and metadata from a page of HTML, a PDF or a page of gemtext.
 
 HTML is decoded as browsers do, unless the declared encoding does not fit the bytes.
 """
@@ -14,8 +14,18 @@ from w3lib.encoding import resolve_encoding
 
 from krowlspider.corpus.optouts import Licences, licences_in
 from krowlspider.corpus.pages import Page, Unreadable
-from krowlspider.corpus.text.extractors import Source, links, markdown, plain_text, read_head, short
+from krowlspider.corpus.text.extractors import (
+    Source,
+    links,
+    links_of,
+    markdown,
+    plain_text,
+    read_head,
+    short,
+)
 from krowlspider.errors import need
+from krowlspider.gemini import gemtext
+from krowlspider.urls.canonical import normalise_archived
 from krowlspider.urls.encoding import DEFAULT, codec_for, decode, known_encoding, mark_of
 
 # Codes of ISO 639-1, or else of 639-3, and, for WET, those of ISO 639-3.
@@ -322,6 +332,20 @@ def pdf_document(page: Page) -> Document:
         if date := _PDF_DATE.match(about[key]):
             found.fields[name] = "-".join(filter(None, date.groups()))
     return found
+
+
+def gemtext_document(page: Page, reading: Reading) -> Document:
+    """Return the document in a page of gemtext. Whatever the bytes are, some text is found."""
+    encoding, text = decoded(page.body, page.charset)
+    read = gemtext.read(text, page.url)
+    fields: dict[str, Any] = {"title": short(read.title)} if read.title else {}
+    if reading.links:
+        fields["links"] = links_of(
+            ((each.url_reference, each.text) for each in read.links),
+            page.url,
+            normalise_archived,
+        )
+    return Document(read.text, *detected(read.text), encoding, fields=fields)
 
 
 def _about(file: Any, key: str) -> str:

@@ -24,7 +24,7 @@ from krowlspider.errors import need
 from krowlspider.urls.canonical import normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 # Characters of a field that are kept, and pairs or links of a page.
 _FIELD_MAX = 1000
@@ -96,11 +96,20 @@ def read_head(tree: Any, html: str, url: str) -> tuple[dict[str, Any], list[tupl
 
 def links(tree: Any, url: str) -> list[Link]:
     """Return the links of a page with their texts, each URL and text once, in their order."""
+    nodes = tree.document.query_selector_all("a[href]").values()
+    pairs = ((node.getattr("href") or "", node.text or "") for node in nodes)
+    return links_of(pairs, url, normalise)
+
+
+def links_of(
+    references: Iterable[tuple[str, str]], url: str, resolve: Callable[[str, str], str | None]
+) -> list[Link]:
+    """Return what `links` does, of pairs of reference and text; ``resolve`` makes a URL of a
+    reference, as `normalise`."""
     found: dict[tuple[str, str], None] = {}
-    for node in tree.document.query_selector_all("a[href]").values():
-        target = normalise(node.getattr("href") or "", url)
-        if target:
-            found[target, short(node.text or "")] = None
+    for reference, text in references:
+        if target := resolve(reference, url):
+            found[target, short(text)] = None
         if len(found) == _LINKS_MAX:
             break
     return [Link(*each) for each in found]

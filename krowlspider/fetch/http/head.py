@@ -102,7 +102,8 @@ def _parse(data: bytes, method: str, *, keep_alive: bool) -> Head:
         if name.endswith(b" "):
             raise HttpParserError("a blank before a colon")
     status = parser.get_status_code()
-    if not status:
+    # Below are the statuses of another protocol, with two digits.
+    if status < 100:
         raise HttpParserError("no status line")
     version = parser.get_http_version()
     framing, length, clear = _framing(status, sink.headers, method)

@@ -53,11 +53,11 @@ _BATCH = 10_000
 # What follows the host in a seen mark's key: a zero byte and an identity.
 _SEEN_TAIL = 1 + schema.KEY_SIZE
 _KINDS = {
-    "poison": schema.POISON,
-    "robots": schema.ROBOTS + b"http",
-    "outbox": schema.OUTBOX,
-    "budgets": schema.BUDGET,
-    "pages": schema.PAGES,
+    "poison": (schema.POISON,),
+    "robots": (schema.ROBOTS + b"http", schema.ROBOTS + b"gemini:"),
+    "outbox": (schema.OUTBOX,),
+    "budgets": (schema.BUDGET,),
+    "pages": (schema.PAGES,),
 }
 
 
@@ -212,7 +212,10 @@ class _Rebuild:
         hosts = sum(1 for _ in records(store))
         queued = sum(1 for _ in store.keys(schema.QUEUE)) - hosts
         found.kept = {"hosts": hosts, "queued": queued}
-        found.kept |= {kind: sum(1 for _ in store.keys(key)) for kind, key in _KINDS.items()}
+        found.kept |= {
+            kind: sum(1 for prefix in prefixes for _ in store.keys(prefix))
+            for kind, prefixes in _KINDS.items()
+        }
         found.kept["seen"] = self._count_seen()
         found.short.sort(reverse=True)
         is_missing = store.get(schema.COUNTERS) is None

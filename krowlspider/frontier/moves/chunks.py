@@ -273,7 +273,7 @@ def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
         if authority not in authorities_of(name):
             raise ValueError(f"{authority[:80]!r} is no authority of {name}")
         part.robots.append((authority, _read_robots(record)))
-    own = (f"http://{name}/", f"https://{name}/")
+    own = tuple(f"{authority}/" for authority in authorities_of(name))
     for url, state in chunk.seeds:
         if not url.startswith(own) or len(url) > url_max:
             raise ValueError(f"a seed of another host than {name}, or too long")
@@ -319,7 +319,7 @@ def _read_robots(data: bytes) -> RobotsRecord:
 
 
 def _read_entry(
-    part: Part, item: EntryItem, own: tuple[str, str], now: float, url_max: int
+    part: Part, item: EntryItem, own: tuple[str, ...], now: float, url_max: int
 ) -> None:
     """Add an entry to the part; ``own`` are the roots of the URLs of its host."""
     entry = item.entry(url_max)

@@ -19,6 +19,7 @@ from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, read_row, second_
 from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import Batch, Store, put
+from krowlspider.politeness.gemini import DROPPED
 from krowlspider.recrawl.estimate import Estimate, observe
 from krowlspider.recrawl.gone import Absence, State, is_missing, may_pass
 from krowlspider.recrawl.prior import Site, prior
@@ -164,6 +165,11 @@ def _has_row(lease: Lease) -> bool:
     return lease.kind in _KINDS or bool(is_list)
 
 
+def _is_answer(dropped: str) -> bool:
+    """Return whether a page was dropped for its answer, which says how the page is."""
+    return dropped.startswith(DROPPED)
+
+
 class PageRows:
     """The rows of a frontier; ``key_of`` returns the identity of a URL.
 
@@ -207,7 +213,8 @@ class PageRows:
         planning = None if self.planner is None else self.planner.begin(batch)
         for lease, dropped in acknowledged:
             fetched = lease.fetched
-            if fetched is None or dropped is not None or not _has_row(lease):
+            is_over = dropped is None or _is_answer(dropped)
+            if fetched is None or not is_over or not _has_row(lease):
                 if lease.entry.is_again:
                     self._put_unfetched(lease, planning, gone, batch)
                 continue

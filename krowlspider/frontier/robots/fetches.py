@@ -25,11 +25,13 @@ from krowlspider.frontier.robots.gate import UNREACHABLE_TTL, RobotsCache, Robot
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
 from krowlspider.politeness.robots import RobotsRecord, Ruling, judge
 from krowlspider.urls.canonical import domain_of, has_bad_port, host_of, normalise_without_user
+from krowlspider.urls.gemini import is_gemini
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.frontier.frontier import Frontier
+    from krowlspider.politeness.gemini import ReadPrefixes
 
 # Seconds until an owner is asked again, which then answers at least that the fetch waits; and the
 # asks in a row without any answer after which the robots.txt counts as unreachable.
@@ -190,6 +192,7 @@ class RobotsFetches:
         throttling: int = THROTTLING_TIMES,
         on_found: Callable[[RobotsFetch, list[str]], None] | None = None,
         peers: Peers | None = None,
+        read_prefixes: ReadPrefixes | None = None,
     ):
         self._schedule = frontier.schedule
         self._peers = Alone() if peers is None else peers
@@ -197,7 +200,8 @@ class RobotsFetches:
         # The fetches that other nodes asked for, by URL.
         self._asked: dict[str, RobotsFetch] = {}
         self._linked_ports = frontier.linked_ports
-        self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl)
+        more = {} if read_prefixes is None else {"read_prefixes": read_prefixes}
+        self.cache = RobotsCache(frontier.store, agent, wall, ttl=ttl, **more)
         crawl_delay_max = frontier.schedule.rule.crawl_delay_max
         self.gate = RobotsGate(self.cache, crawl_delay_max=crawl_delay_max)
         self._on_found = on_found
@@ -264,7 +268,10 @@ class RobotsFetches:
         robots_fetch.redirects += 1
         # RFC 9309 knows no user names: the file is fetched without them.
         target = normalise_without_user(location, robots_fetch.url) if location else None
-        if target is not None and len(target) > URL_MAX:
+        if target is not None and (
+            len(target) > URL_MAX or is_gemini(target) != is_gemini(robots_fetch.url)
+        ):
+            # The rules of one protocol say nothing to the other.
             target = None
         if target is not None and robots_fetch.asked_by:
             self._answer(robots_fetch, location=target)

@@ -14,12 +14,16 @@ from enum import Enum
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from krowlspider.frontier.store.schema import authorities_of, robots_key
+from krowlspider.frontier.store.schema import robots_key, web_authorities_of
 from krowlspider.frontier.store.store import Batch, Store, put
+from krowlspider.politeness.gemini import PrefixRules
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, Ruling
+from krowlspider.urls.gemini import is_gemini
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from krowlspider.politeness.gemini import ReadPrefixes
 
 # Authorities whose parsed rules stay in memory, about 300 bytes each. Any other is read and parsed
 # again for each page.
@@ -49,26 +53,42 @@ _LONGER = 2 * 3600.0
 # Seconds that a host may still wait for its request after its delay is over.
 _ASKED_AFTER = 60.0
 
-_Known = tuple[float, RobotsRules | None]
+_Rules = RobotsRules | PrefixRules
+_Known = tuple[float, _Rules | None]
 _NOTHING: _Known = (0.0, None)
+
+
+def _no_reader(body: bytes) -> PrefixRules:
+    raise NotImplementedError("a robots.txt of a Gemini server, and no reader of it")
 
 
 class RobotsCache:
     """Robots.txt records by authority, for one product token (``agent``).
 
     ``wall`` is a clock in epoch seconds, ``ttl`` the life of a record in seconds. ``size`` is the
-    size of all rules in memory, in units of 200 bytes.
+    size of all rules in memory, in units of 200 bytes. ``read_prefixes`` reads the robots.txt of a
+    Gemini server.
     """
 
-    def __init__(self, store: Store, agent: str, wall: Callable[[], float], *, ttl: float):
+    def __init__(
+        self,
+        store: Store,
+        agent: str,
+        wall: Callable[[], float],
+        *,
+        ttl: float,
+        read_prefixes: ReadPrefixes = _no_reader,
+    ):
         self._store = store
+        self._read_prefixes = read_prefixes
+        self._read_short = lru_cache(_SHARED)(read_prefixes)
         self._agent = agent
         self._wall = wall
         self._ttl = ttl
         self._longest = ttl + _LONGER
         self._parsed: OrderedDict[str, _Known] = OrderedDict()
         # By rules, the number of authorities that share them.
-        self._holders: Counter[RobotsRules] = Counter()
+        self._holders: Counter[_Rules] = Counter()
         self.size = 0
         self._without: OrderedDict[str, None] = OrderedDict()
         # The last record that was encoded: many hosts may redirect to the same one, of 500 KiB.
@@ -108,7 +128,11 @@ class RobotsCache:
         Also read the record of the host's other authority, which is needed next.
         """
         found = _NOTHING
-        both = authorities_of(authority.partition("://")[2])
+        both = (
+            (authority,)
+            if is_gemini(authority)
+            else web_authorities_of(authority.partition("://")[2])
+        )
         for each, saved in zip(both, self._store.read(map(robots_key, both)), strict=True):
             if each in self._parsed:
                 # `outlast` may have made it expire later than its record.
@@ -119,7 +143,7 @@ class RobotsCache:
                     self._without.popitem(last=False)
                 continue
             record = RobotsRecord.decode(saved)
-            known = self._remember(each, record.expires, self._rules_of(record))
+            known = self._remember(each, record.expires, self._rules_of(each, record))
             if each == authority:
                 found = known
         return found
@@ -176,7 +200,7 @@ class RobotsCache:
         if record.ruling == Ruling.RETRY.value:
             record = self._last_good(authority, record.expires) or record
             receive_sitemaps = None
-        rules = self._rules_of(record)
+        rules = self._rules_of(authority, record)
         if rules is not None:
             if receive_sitemaps is not None:
                 receive_sitemaps(rules.sitemaps)
@@ -195,7 +219,7 @@ class RobotsCache:
             stored is None or stored.fetched < record.fetched
         ):
             batch.put(robots_key(authority), record.encode())
-            self._remember(authority, record.expires, self._rules_of(record))
+            self._remember(authority, record.expires, self._rules_of(authority, record))
 
     def _last_good(self, authority: str, expires: float) -> RobotsRecord | None:
         """Return the last good copy, which expires at ``expires`` or earlier; None if too old."""
@@ -209,8 +233,11 @@ class RobotsCache:
         saved = self._store.read((robots_key(authority),))[0]
         return None if saved is None else RobotsRecord.decode(saved)
 
-    def _rules_of(self, record: RobotsRecord) -> RobotsRules | None:
+    def _rules_of(self, authority: str, record: RobotsRecord) -> _Rules | None:
         if record.ruling == Ruling.RULES.value:
+            if is_gemini(authority):
+                is_short = len(record.body) <= _SHARED_SIZE
+                return (self._read_short if is_short else self._read_prefixes)(record.body)
             if len(record.body) <= _SHARED_SIZE:
                 return self._parse(record.body)
             if record.body != self._long[0]:
@@ -220,7 +247,7 @@ class RobotsCache:
             return self._allow_all
         return None
 
-    def _remember(self, authority: str, expires: float, rules: RobotsRules | None) -> _Known:
+    def _remember(self, authority: str, expires: float, rules: _Rules | None) -> _Known:
         self._without.pop(authority, None)
         if authority in self._parsed:
             self._let_go(self._parsed.pop(authority))
@@ -288,7 +315,8 @@ class RobotsGate:
         Return 0 if neither names one.
         """
         longest = 0.0
-        for authority in authorities_of(host):
+        # That of a Gemini server names none.
+        for authority in web_authorities_of(host):
             _, rules = self._cache.look_up(authority)
             if rules is not None and rules.crawl_delay is not None:
                 longest = max(longest, rules.crawl_delay)

@@ -76,6 +76,9 @@ key                          value
 ``Y`` host ``00`` sheet      what the host has used of the limits of a sheet, see ``Quotas``: pages,
                              bytes and epoch seconds; without a host, what all of the sheet have
 ``Z`` limit ``00`` sheet     what this node may use of a limit of all nodes, see ``Grants``
+``0``                        number of ``0`` server, 8 bytes
+``0`` server                 the certificate of a Gemini server, which is host and port, see
+                             ``Certificates``
 ===========================  =======================================================================
 
 Numbers are big-endian. ``place`` is 4 bytes of priority, so that higher priorities sort first, and
@@ -90,6 +93,9 @@ from __future__ import annotations
 from math import ceil
 from struct import Struct
 from typing import TYPE_CHECKING
+
+from krowlspider.urls.canonical import port_of
+from krowlspider.urls.gemini import authority_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -149,6 +155,7 @@ HINTS = b"W"
 SOFT_NOT_FOUND = b"X"
 QUOTA = b"Y"
 GRANT = b"Z"
+CERTIFICATE = b"0"
 
 # Bytes of an identity.
 KEY_SIZE = 8
@@ -253,6 +260,10 @@ def grant_key(sheet: str, reason: str) -> bytes:
     return GRANT + b"%b\0%b" % (reason.encode(), sheet.encode())
 
 
+def certificate_key(server: str) -> bytes:
+    return CERTIFICATE + server.encode()
+
+
 def due_again_key(tick: int, number: int = 0) -> bytes:
     return DUE_AGAIN + _TICK.pack(tick, number)
 
@@ -315,9 +326,15 @@ def robots_key(authority: str) -> bytes:
     return ROBOTS + authority.encode()
 
 
-def authorities_of(host: str) -> tuple[str, str]:
-    """Return the authorities of a host; each may have a robots.txt."""
+def web_authorities_of(host: str) -> tuple[str, str]:
+    """Return the http and the https authority of a host; each may have a robots.txt."""
     return f"http://{host}", f"https://{host}"
+
+
+def authorities_of(host: str) -> tuple[str, ...]:
+    """Return all authorities of a host. One with a port may be a Gemini server."""
+    web = web_authorities_of(host)
+    return web if port_of(host) is None else (*web, authority_at(host))
 
 
 def linked_key(name: str) -> bytes:

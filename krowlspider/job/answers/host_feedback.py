@@ -34,6 +34,7 @@ from krowlspider.politeness.delay import (
     DelayPolicy,
     longest_retry_after,
 )
+from krowlspider.politeness.gemini import REDIRECTS, TEMPORARY
 from krowlspider.urls.canonical import authority_of
 from krowlspider.urls.page.headers import price_in, terms_in, value_of, values_of
 
@@ -61,11 +62,12 @@ class Charge(Enum):
 def charge_of_answer(status: int, *, is_robots: bool) -> Charge:
     """Return the charge for an answer.
 
-    All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling.
+    All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling, and so does a
+    4x of Gemini.
     """
     if status == PAYMENT_REQUIRED and not is_robots:
         return Charge.PRICE
-    if status in THROTTLING or (is_robots and status >= 500):
+    if status in THROTTLING or (is_robots and (status >= 500 or status in TEMPORARY)):
         return Charge.THROTTLING
     return Charge.ANSWER
 
@@ -276,7 +278,8 @@ class HostFeedback:
         """Record an answer. ``latency`` is in seconds; ``proxy`` is its URL, or empty."""
         self._outages.answered(in_flight.host, proxy)
         if (lease := in_flight.lease) is not None:
-            location = value_of(headers, b"Location") if 300 <= status < 400 else None
+            is_redirect = 300 <= status < 400 or status in REDIRECTS
+            location = value_of(headers, b"Location") if is_redirect else None
             media_type = value_of(headers, b"Content-Type")
             lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
             if terms := terms_in(headers):

@@ -33,6 +33,7 @@ from krowlspider.fetch.errors import (
 from krowlspider.frontier.entry_queues import FELL_BACK
 from krowlspider.job.in_flight import EXCUSED, End, InFlight
 from krowlspider.politeness.delay import THROTTLING, THROTTLING_TIMES
+from krowlspider.politeness.gemini import TEMPORARY
 from krowlspider.urls.page.headers import escape_octets
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ logger = logging.getLogger(__name__)
 # connection, a robots.txt at a forbidden address by its middleware.
 REFUSALS = (
     errors.AddressForbidden,
+    errors.CertificateRefused,
     errors.ConnectTimeout,
     errors.DecodeFailed,
     errors.FirstByteTimeout,
@@ -108,14 +110,18 @@ def failure_kind(error: BaseException) -> str:
 def is_final(error: BaseException) -> bool:
     """Return whether the same fetch would fail again.
 
-    That is so for a name that does not exist, a forbidden address, an answer of no use, and a proxy
-    with a bad URL or bad credentials.
+    That is so for a name that does not exist, a forbidden address, a refused certificate, an answer
+    of no use, and a proxy with a bad URL or bad credentials.
     """
     cause = error.__cause__
     if isinstance(cause, errors.ProxyFailed):
         return cause.is_final
     return is_answer(error) or isinstance(
-        cause, errors.NameNotFound | errors.NameMalformed | errors.AddressForbidden
+        cause,
+        errors.NameNotFound
+        | errors.NameMalformed
+        | errors.AddressForbidden
+        | errors.CertificateRefused,
     )
 
 
@@ -171,11 +177,11 @@ class Refusals:
         )
 
 
-# The flag of a response that may be cut.
+# The flag of a response that may be cut, and the stat that counts them.
 TRUNCATED = "truncated"
+TRUNCATED_COUNT = "krowl/fetch/truncated_count"
 # The flag of a response as it is in the browser.
 RENDERED = "playwright"
-_COUNTED = "krowl/fetch/truncated_count"
 
 
 class Retries:
@@ -191,7 +197,7 @@ class Retries:
         is_on = settings.getbool("RETRY_ENABLED")
         self._times = settings.getint("RETRY_TIMES") if is_on else 0
         self._throttling_times = THROTTLING_TIMES if is_on else 0
-        self._codes = {int(code) for code in settings.getlist("RETRY_HTTP_CODES")}
+        self._codes = {*map(int, settings.getlist("RETRY_HTTP_CODES")), *TEMPORARY}
         self._errors = tuple(map(load_object, settings.getlist("RETRY_EXCEPTIONS")))
         self._count = count
 
@@ -288,7 +294,7 @@ class LastTries:
         # What matters of a throttling answer is its head.
         if answer.status not in THROTTLING and not self._is_last(error, in_flight, meta):
             return None
-        self._count(_COUNTED)
+        self._count(TRUNCATED_COUNT)
         if not self._is_logged:
             self._is_logged = True
             logger.info(
@@ -296,7 +302,7 @@ class LastTries:
                 " without close_notify and names no length, so it may be cut. Further ones are"
                 " counted as %s",
                 in_flight.url,
-                _COUNTED,
+                TRUNCATED_COUNT,
             )
         return answer
 

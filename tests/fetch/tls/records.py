@@ -29,11 +29,11 @@ class Records:
             else:
                 return self._out.read()
 
-    async def request(self) -> None:
+    async def request(self) -> bytes:
         while True:
             try:
-                if self._object.read(65_536):
-                    return
+                if data := self._object.read(65_536):
+                    return data
             except ssl.SSLWantReadError:
                 await self.flush()
                 self._in.write(await self._peer.some())

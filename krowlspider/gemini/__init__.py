@@ -1,0 +1,1 @@
+"""Crawl Gemini capsules: protocol, certificates, gemtext, robots.txt, feeds, mirrors and traps."""
