@@ -17,7 +17,7 @@ from krowlspider.fetch.http.decode import decoded
 from krowlspider.gemini import gemtext
 from krowlspider.graph.hosts import host_in
 from krowlspider.internals.frostwork import Plan
-from krowlspider.urls.encoding import HTML, encoding_of
+from krowlspider.urls.encoding import HTML, codec_for, decode, encoding_of
 from krowlspider.urls.page.headers import bounded
 
 if TYPE_CHECKING:
@@ -127,5 +127,5 @@ def _of_gemini(url: str, block: bytes) -> list[str]:
     essence, charset = message.type
     if essence != gemini.GEMTEXT:
         return []
-    text = message.payload.decode(encoding_of(message.payload, charset), "replace")
+    text = decode(message.payload, codec_for(encoding_of(message.payload, charset)))
     return [link.url_reference for link in gemtext.read(text, url).links]
