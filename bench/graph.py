@@ -1,7 +1,7 @@
 """Measure ``scrapy graph``: the graph of many links, from files of links, and links of WARC files.
 
-The links are made. A tenth as many hosts as links have names of four TLDs, two or three to a
-domain. Few hosts have most of the links: host number ``n * x**3`` for x of chance is linked to, and
+The links are made. There are a tenth as many hosts as links, each of a domain of its own, so the
+graph of domains is as large as that of hosts. Few hosts have most of the links: host number ``n * x**3`` for x of chance is linked to, and
 ``n * x**2`` links. Each of 16 files has links of its own, and some that another one has too. One
 process on the crawlers' core merges the files, computes the ranks of hosts and domains, and writes
 both graphs. ``errors`` are those of HyperBall at the hosts that rank first, whose centralities are
