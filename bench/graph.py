@@ -1,11 +1,11 @@
 """Measure ``scrapy graph``: the graph of many links, from files of links, and links of WARC files.
 
 The links are made. There are a tenth as many hosts as links, each of a domain of its own, so the
-graph of domains is as large as that of hosts. Few hosts have most of the links: host number ``n * x**3`` for x of chance is linked to, and
-``n * x**2`` links. Each of 16 files has links of its own, and some that another one has too. One
-process on the crawlers' core merges the files, computes the ranks of hosts and domains, and writes
-both graphs. ``errors`` are those of HyperBall at the hosts that rank first, whose centralities are
-then computed exactly, each by a search from it.
+graph of domains is as large as that of hosts. Few hosts have most of the links: host number ``n *
+x**3`` for x of chance is linked to, and ``n * x**2`` links. Each of 16 files has links of its own,
+and some that another one has too. One process on the crawlers' core merges the files, computes the
+ranks of hosts and domains, and writes both graphs. ``errors`` are those of HyperBall at the hosts
+that rank first, whose centralities are then computed exactly, each by a search from it.
 
 The pages of the WARC file have 40 KB of HTML and 77 links, of which 20 lead to other hosts.
 """
