@@ -14,6 +14,7 @@
 - ``follow``, ``follow-catalogue``: a crawl with and without ``scrapy corpus --follow`` beside it,
   or ``scrapy catalogue --follow``
 - ``crawl``: whole crawls of one web by this crawler and others
+- ``gemini``: a crawl of capsules without delays
 - ``graph``: the graph of 10 million links, and links of WARC files (``--links 1000000``)
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
@@ -54,6 +55,7 @@ from bench import (
     follow,
     forwarding,
     frontier,
+    gemini,
     graph,
     growth,
     handover,
@@ -111,6 +113,12 @@ def _sheets(args: argparse.Namespace) -> None:
     figures["crawls"] = sheets.crawls(100_000, args.pages, args.rounds)
     print(json.dumps(figures))
     _write("sheets", figures)
+
+
+def _gemini(args: argparse.Namespace) -> None:
+    figures = gemini.measure(args.hosts[0], args.pages, args.rounds)
+    print(json.dumps(figures))
+    _write("gemini", figures)
 
 
 def _page(args: argparse.Namespace) -> None:
@@ -328,6 +336,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "duplicates": _duplicates,
     "follow": _follow,
     "follow-catalogue": _follow_catalogue,
+    "gemini": _gemini,
     "graph": _graph,
     "growth": _growth,
     "transit": _transit,
@@ -353,6 +362,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "duplicates": {"urls": [100_000, 1_000_000, 2_000_000]},
     "follow": {"rounds": 2, "pages": 150_000},
     "follow-catalogue": {"rounds": 2, "pages": 150_000},
+    "gemini": {"hosts": [200], "pages": 20_000, "rounds": 3},
     "growth": {"hosts": [200, 2000, 20_000], "rounds": 1, "pages": 200_000},
     "rows": {"urls": [50_000_000], "queued_hosts": [500_000]},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},

@@ -30,6 +30,7 @@ from krowlspider.archive.cdxj import (
 from krowlspider.archive.disk import OPEN, ArchiveError, RecordError, write_durably
 from krowlspider.archive.payload import are_equal
 from krowlspider.archive.reading import Advance, ignore
+from krowlspider.urls.gemini import SCHEME
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -280,6 +281,12 @@ def lines_between(
         if not lines:
             return
         offset += sum(map(len, lines))
+
+
+def count_gemini(index: Path) -> int:
+    """Return the number of lines of a sorted index that are of Gemini. Raises OSError."""
+    begin = SCHEME.encode()
+    return sum(1 for _ in lines_between(index, begin, begin + _AFTER_ALL))
 
 
 def offset_of(index: Path, begin: bytes) -> int:

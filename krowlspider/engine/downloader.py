@@ -259,6 +259,7 @@ class Downloader:
             return handler
         from krowlspider.engine.hooked_handler import HookedHandler  # noqa: PLC0415 - few have it
 
+        assert isinstance(handler, DownloadHandler)
         return HookedHandler(self._crawler, handler)
 
     @cached_property

@@ -25,7 +25,7 @@ from krowlspider.archive.write.records import Capture, Receipt, RecordIds, Wire
 from krowlspider.engine.logformatter import is_heard
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.fetch.errors import Exchange, FetchError, LocalExhausted, StopFetch, TooLarge
-from krowlspider.fetch.http.head import without_secrets
+from krowlspider.fetch.http.head import split_target, without_secrets
 from krowlspider.fetch.memory import FetchMemory, StoredResponse
 from krowlspider.frontier.entry import Fetched, validators_in
 from krowlspider.frontier.pages.row import is_as_new_as
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.archive.reading import Location
-    from krowlspider.fetch.http.head import Proxy, Target
+    from krowlspider.fetch.http.head import Origin, Proxy, Target
     from krowlspider.fetch.signing import Signer
     from krowlspider.job.flights import Flights
     from krowlspider.job.hooking.pages import PageHooks
@@ -215,6 +215,11 @@ class DownloadHandler(BaseDownloadHandler):
     @cached_property
     def _flights(self) -> Flights:
         return Scheduler.of(self.crawler).flights
+
+    @staticmethod
+    def origin_of(url: str) -> Origin:
+        """Return the server of a URL of this handler's scheme."""
+        return split_target(url).origin
 
     async def download_request(self, request: Request) -> Response:
         in_flight = self._flights.get(request)

@@ -12,7 +12,6 @@ from krowlspider.job.answers.retries import as_scrapy
 
 if TYPE_CHECKING:
     from scrapy import Request
-    from scrapy.core.downloader.handlers.base import BaseDownloadHandler
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 class HookedHandler(DownloadHandler):
     """Ask `Hooks.request_robots` and `Hooks.fetch` before another handler fetches."""
 
-    def __init__(self, crawler: Crawler, handler: BaseDownloadHandler):
+    def __init__(self, crawler: Crawler, handler: DownloadHandler):
         super().__init__(crawler)
         self._inner = handler
 
@@ -51,7 +50,7 @@ class HookedHandler(DownloadHandler):
         frontier = self._job.frontier
         try:
             await self._job.fetching.client.permit(
-                in_flight.url,
+                self._inner.origin_of(in_flight.url),
                 request.meta.get("download_timeout", self._timeout),
                 self._job.admission(in_flight.host, is_page=True),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),

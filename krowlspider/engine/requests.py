@@ -190,7 +190,7 @@ class RequestWarnings:
         elif scheme == "data":
             why = "data: URLs cannot be used in a cluster"
         elif scheme == "gemini" and accepts_gemini():
-            why = "it is not valid, has a user name, or more than 1,024 bytes"
+            why = "it is not valid, no GET, has a user name, or more than 1,024 bytes"
         elif scheme == "gemini":
             why = "set KROWL_GEMINI=True to crawl gemini URLs"
         else:

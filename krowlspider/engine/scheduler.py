@@ -533,7 +533,9 @@ class Scheduler(BaseScheduler):
         if is_data(request.url):
             # Another node would fetch the URL under which it is queued.
             return queued_as(request.url) if self._node is None else None
-        return normalise(request.url)
+        url = normalise(request.url)
+        # Gemini has no other method.
+        return None if url is not None and is_gemini(url) and request.method != "GET" else url
 
     def _refuse(self, reason: str) -> bool:
         self.intake.count_dropped(reason)

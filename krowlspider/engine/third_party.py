@@ -57,7 +57,7 @@ class ThirdPartyHandler(DownloadHandler):
         frontier = self._job.frontier
         try:
             await self._job.fetching.client.permit(
-                in_flight.url,
+                self.origin_of(in_flight.url),
                 timeout,
                 self._job.admission(in_flight.host, is_page=True),
                 linked=frontier.linked_ports.is_linked(in_flight.host.name),

@@ -196,7 +196,7 @@ class Client:
             self._busy.discard(connection)
             connection.close()
 
-    async def permit(self, url: str, timeout: float, admit: Admit, *, linked: bool) -> None:
+    async def permit(self, origin: Origin, timeout: float, admit: Admit, *, linked: bool) -> None:
         """Make the checks that `fetch` makes before it connects, for a request of another client.
 
         ``timeout`` is in seconds; ``admit`` and ``linked`` are as in `fetch`.
@@ -204,7 +204,6 @@ class Client:
         :raises FetchError: the host has no address that may be connected to
         :raises AddressBusy: the request may not go to the host's address now
         """
-        origin = split_target(url).origin
         deadline = self._clock.time() + timeout
         address, *_ = await self._dialer.permitted(origin, deadline, linked=linked)
         if not admit(address):

@@ -205,6 +205,16 @@ class Frontier:
             self.counters["known"] += count
         return known
 
+    def without_recent(self, urls: list[str]) -> list[str]:
+        """Return those of the links of a page that were not found known lately, in order. The
+        others are counted as ``known``."""
+        recent = self.seen.recent_links.among(urls)
+        if not recent:
+            return urls
+        new = [url for url in urls if url not in recent]
+        self.counters["known"] += len(urls) - len(new)
+        return new
+
     def add(self, candidates: Iterable[Candidate], *, is_exempt: bool = False) -> int:
         """Queue the candidates that are not known, as `queue` does, and return how many were
         queued."""

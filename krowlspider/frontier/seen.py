@@ -13,7 +13,7 @@ from hashlib import blake2b
 from itertools import chain, islice
 from operator import index
 from struct import Struct as Layout
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from msgspec import Struct
 from rbloom import Bloom
@@ -327,12 +327,17 @@ class SeenMarks:
 CAPACITY = 1_000_000
 # Keys of each generation of recent keys: some 7 MB for both.
 _RECENT = 32_768
+# URLs of each generation of recent links: some 12 MB for both.
+_RECENT_LINKS = 32_768
 # The filter is saved again when so many identities are new, and a quarter of all: a start after a
 # kill replays those.
 _SAVE_EVERY = 2_000_000
 
 
-class RecentKeys:
+_Key = TypeVar("_Key", bytes, str)
+
+
+class Recent(Generic[_Key]):
     """Keys that were looked up lately: most links of a page are on the pages before it.
 
     They are in two generations: the young one holds ``most`` keys, then replaces the old one.
@@ -340,10 +345,10 @@ class RecentKeys:
 
     def __init__(self, most: int):
         self._most = most
-        self._young: set[bytes] = set()
-        self._old: set[bytes] = set()
+        self._young: set[_Key] = set()
+        self._old: set[_Key] = set()
 
-    def among(self, keys: Sequence[bytes]) -> set[bytes]:
+    def among(self, keys: Sequence[_Key]) -> set[_Key]:
         """Return those of some keys that are recent, and keep them so."""
         found = self._young.intersection(keys)
         if len(found) < len(keys) and (older := self._old.intersection(keys)):
@@ -352,15 +357,18 @@ class RecentKeys:
             found |= older
         return found
 
-    def add(self, keys: Iterable[bytes]) -> None:
+    def add(self, keys: Iterable[_Key]) -> None:
         self._young.update(keys)
         if len(self._young) >= self._most:
             self._old, self._young = self._young, set()
 
-    def remove(self, keys: Iterable[bytes]) -> None:
+    def remove(self, keys: Iterable[_Key]) -> None:
         keys = set(keys)
         self._young -= keys
         self._old -= keys
+
+    def clear(self) -> None:
+        self._young, self._old = set(), set()
 
 
 class SeenSet:
@@ -385,7 +393,9 @@ class SeenSet:
         self._store = store
         self._verify = verify
         self._file = file
-        self._recent = RecentKeys(_RECENT)
+        self._recent = Recent[bytes](_RECENT)
+        # Normalised URLs whose identity is known, so that most links need no hash.
+        self.recent_links = Recent[str](_RECENT_LINKS)
         # Identities marked since the last batch, by host; those that were unknown, of which the
         # first `_in_filter` are in the filter already.
         self._pending: dict[str, list[bytes]] = {}
@@ -493,6 +503,7 @@ class SeenSet:
     def forget(self, host: str, batch: Batch) -> Iterator[None]:
         """Forget a handed-over host, with the batch. Then take all steps of the returned iterator,
         which remove its marks; a restart does."""
+        self.recent_links.clear()
         return map(self._recent.remove, self._marks.forget(host, batch))
 
     # --- saving the filter ---

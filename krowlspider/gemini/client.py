@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from krowlspider.gemini.certificates import Certificates
 
 
+def origin_of(url: str) -> Origin:
+    """Return the server of a gemini URL. Raises ValueError."""
+    target = target_of(url)
+    return Origin(SCHEME, target.host, target.port)
+
+
 class GeminiClient:
     """Fetches gemini URLs. ``client`` dials and has the limits; its `hang_up` and `close` end
     these exchanges too."""
@@ -55,7 +61,7 @@ class GeminiClient:
         :raises AddressBusy: the request may go to none of the host's addresses now
         """
         try:
-            request, target = request_line(url), target_of(url)
+            request, origin, target = request_line(url), origin_of(url), target_of(url)
         except ValueError as error:
             raise ProtocolBroken(str(error)) from error
 
@@ -63,7 +69,7 @@ class GeminiClient:
             self._certificates.check(target.server, peer.certificate)
 
         return await self._client.exchange(
-            Origin(SCHEME, target.host, target.port, proxy),
+            origin if proxy is None else origin._replace(proxy=proxy),
             url,
             request,
             AnswerReader(max_size, observer),

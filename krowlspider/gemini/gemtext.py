@@ -56,7 +56,8 @@ class Document(Struct, eq=False):
     ``url`` is the URL of the page. ``links`` are in document order, with repeats. ``title`` is the
     first heading of level 1, else the first heading, else "". ``text`` is what a reader reads, one
     line for each: without ornaments, and without preformatted blocks that are pictures or stand in
-    front of everything else. ``preformatted`` are all preformatted blocks.
+    front of everything else, if there is anything else. ``preformatted`` are all preformatted
+    blocks.
 
     ``surplus`` counts links after the first LINKS_MAX and those whose reference is too long.
     ``truncated`` is True if the page has more than LINES_MAX lines.
@@ -161,10 +162,12 @@ class _Reader:
 
     def _spoken(self) -> Iterator[str]:
         """Yield the text of the page, part by part."""
+        # A page may consist of preformatted blocks alone, such as a manual page.
+        leading = self._leading if self._leading < len(self._parts) else 0
         for number, part in enumerate(self._parts):
             if isinstance(part, str):
                 yield part
-            elif number >= self._leading:
+            elif number >= leading:
                 if part.alt:
                     yield part.alt
                 if not is_art(part.text):

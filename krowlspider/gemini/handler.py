@@ -8,13 +8,13 @@ import sys
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scrapy.http import TextResponse
+from scrapy.http import Response, TextResponse
 from scrapy.responsetypes import responsetypes
 
 from krowlspider.engine.handler import DownloadHandler, capture_of, headers_of, ip_of, proxy_of
 from krowlspider.fetch.errors import NoCloseNotify
 from krowlspider.gemini.certificates import Certificates
-from krowlspider.gemini.client import GeminiClient
+from krowlspider.gemini.client import GeminiClient, origin_of
 from krowlspider.gemini.protocol import SCHEME, media_type, target_of
 from krowlspider.job.answers.retries import TRUNCATED_COUNT, LastTries
 from krowlspider.urls.encoding import codec_for, encoding_named
@@ -26,12 +26,11 @@ if TYPE_CHECKING:
 
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
 
     from krowlspider.archive.reading import Location
     from krowlspider.archive.write.records import Capture
     from krowlspider.fetch.errors import Exchange, FetchError, Observer
-    from krowlspider.fetch.http.head import Target
+    from krowlspider.fetch.http.head import Origin, Target
     from krowlspider.fetch.memory import FetchMemory
     from krowlspider.fetch.signing import Signer
     from krowlspider.job.in_flight import InFlight
@@ -54,8 +53,10 @@ def response_of(request: Request, exchange: Exchange, body: bytes) -> Response:
         "protocol": SCHEME,
         "certificate": exchange.peer.certificate,
     }
-    found = media_type((headers.get(b"Content-Type") or b"").decode())
-    kind = responsetypes.from_mimetype(found.essence)
+    kind = Response
+    if (meta := headers.get(b"Content-Type")) is not None:
+        found = media_type(meta.decode())
+        kind = responsetypes.from_mimetype(found.essence)
     if issubclass(kind, TextResponse):
         encoding = encoding_named(found.charset) or "UTF-8"
         values["encoding"] = codecs.lookup(codec_for(encoding)).name
@@ -93,6 +94,7 @@ class GeminiHandler(DownloadHandler):
         super().__init__(crawler)
         settings, count = crawler.settings, self._count
         self._last_tries = _FirstTries(settings, count)
+        self._least_delay = settings.getfloat("KROWL_GEMINI_DELAY_MIN")
         self._certificates = Certificates(
             self._job.store,
             accepts_changes=settings["KROWL_GEMINI_CERTIFICATES"] == ACCEPT,
@@ -103,6 +105,17 @@ class GeminiHandler(DownloadHandler):
         # By the id of a response record: the server and the certificate of which the same write
         # makes a record.
         self._recording: dict[str, tuple[str, bytes]] = {}
+
+    @staticmethod
+    def origin_of(url: str) -> Origin:
+        return origin_of(url)
+
+    async def download_request(self, request: Request) -> Response:
+        in_flight = self._flights.get(request)
+        assert in_flight is not None
+        # At its usual port the frontier knows a Gemini server by its name, at others not.
+        in_flight.must_wait(self._least_delay)
+        return await super().download_request(request)
 
     def _exchange(
         self,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from scrapy.http import TextResponse
 
-from krowlspider.gemini import gemtext
+from krowlspider.gemini import feeds, gemtext
 from krowlspider.gemini.protocol import GEMTEXT, media_type
 from krowlspider.urls.canonical import normalise_all
 from krowlspider.urls.encoding import HTML
 from krowlspider.urls.page.headers import value_of
-from krowlspider.urls.page.links import MAX_LANG, MAX_TITLE, Page
+from krowlspider.urls.page.links import MAX_LANG, MAX_LINKS, MAX_TITLE, Page
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -23,12 +23,17 @@ TEXT_MAX = 1_000_000
 def read_page(response: Response) -> Page | None:
     """Return the page of a success; None for HTML, which is read as that of the web is.
 
-    Gemtext has links and a title. Of any other type only the language is known.
+    Gemtext has links and a title, and a feed has links. Of any other type only the language is
+    known.
     """
     said = media_type((value_of(response.headers, b"Content-Type") or b"").decode(errors="replace"))
     if said.essence in HTML:
         return None
     page = Page(lang=(said.languages or ("",))[0][:MAX_LANG])
+    if said.essence in feeds.TYPES:
+        found = list(dict.fromkeys(feeds.links_in(response.body[:TEXT_MAX], response.url)))
+        page.links, page.surplus = found[:MAX_LINKS], len(found[MAX_LINKS:])
+        return page
     if said.essence != GEMTEXT or not isinstance(response, TextResponse):
         return page
     document = gemtext.read(response.text[:TEXT_MAX], response.url)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
 from krowlspider.fetch.http.head import Framing, Head
 from krowlspider.gemini.protocol import (
+    GEMTEXT,
     Header,
     Kind,
     MalformedHeader,
@@ -22,10 +23,13 @@ _FIELDS = {Kind.SUCCESS: b"Content-Type", Kind.REDIRECT: b"Location"}
 
 
 def headers_of(header: Header) -> Headers:
-    """Return the META of a header in the header field that HTTP has for it, else in ``Meta``."""
-    if not header.meta:
-        return []
+    """Return the META of a header in the header field that HTTP has for it, else in ``Meta``.
+
+    A success without META is text/gemini.
+    """
     kind = meaning_of(header.status).kind
+    if not header.meta:
+        return [(b"Content-Type", GEMTEXT.encode())] if header.is_success else []
     name = _FIELDS.get(kind, b"Meta")
     if kind is Kind.SLOW_DOWN and seconds_in(header.meta) is not None:
         name = b"Retry-After"

@@ -33,8 +33,8 @@ def read(body: bytes, agents: Sequence[str]) -> list[str]:
     groups. Lines in front of all groups hold for every agent.
 
     Of a body of any bytes, `krowlspider.urls.robots_groups.BODY_MAX` bytes are read. A prefix
-    without its leading ``/`` gets one. ``*`` and ``$`` stay as they are: match the prefixes as
-    `krowlspider.politeness.robots.RobotsRules` does.
+    without its leading ``/`` gets one. ``*`` and ``$`` stay as they are, as
+    `krowlspider.politeness.gemini.PrefixRules` reads them.
     """
     names = {ALL if name == ALL else token_in(name) for name in agents}
     groups = _groups(body)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict, deque
-from itertools import islice
+from itertools import compress, islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.entry import HOPS_MAX, UNMARKED, Entry
@@ -314,7 +314,16 @@ class Intake:
         :raises StoreError: as of `add`
         """
         host_in = host_finder(page)
-        urls = self._rewritten(urls, host_in, are_links=bool(page) and not (chain or request))
+        are_links = bool(page) and not (chain or request)
+        urls = self._rewritten(urls, host_in, are_links=are_links)
+        # In a cluster, what is known of a URL depends on its owner; hooks are asked for each URL.
+        recent = (
+            self._frontier.seen.recent_links
+            if are_links and self._node is None and self._hooks is None and not (is_first or again)
+            else None
+        )
+        if recent is not None and not (urls := self._frontier.without_recent(urls)):
+            return 0
         found = self._hasher.keys(urls)
         owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
         itself = again or (
@@ -329,6 +338,8 @@ class Intake:
             if self._hooks is None or is_first or request is not None
             else self._hooks.batch(urls, host_in, depth=depth, page=page, states=states)
         )
+        if recent is not None:
+            recent.add(compress(urls, known))
         if hooked is not None:
             keys, known = hooked.wanted_again(keys, known)
         new = [at for at, is_known in enumerate(known) if not is_known]

@@ -27,6 +27,7 @@ REFUSED = {
     "repeated_segments": ("a segment of its path is repeated too often", ""),
     "extension": ("files with this extension are skipped", "KROWL_SKIP_EXTENSIONS"),
     "calendar": ("it looks like a page of an endless calendar", ""),
+    "mirror": ("its Gemini server has many like it: a mirror, or pages without end", ""),
     "exclude": ("an expression of KROWL_EXCLUDE matches it", "KROWL_EXCLUDE"),
     "sheet_depth": ("it is deeper than the depth of a sheet", "KROWL_POLICIES"),
     "sheet_exclude": ("an expression of a sheet's exclude matches it", "KROWL_POLICIES"),
@@ -181,7 +182,9 @@ class Meters:
                 self.connect.observe(dialled.connect)
                 if tls is not None:
                     self.tls.observe(dialled.tls)
-            self.http_versions[version] += 1
+            # None for another protocol.
+            if version:
+                self.http_versions[version] += 1
             named = "none" if tls is None else tls[0]
             self.tls_versions[named if named in self.tls_versions else "other"] += 1
             self.content_types[content_class(content_type)] += 1

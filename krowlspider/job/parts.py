@@ -34,7 +34,7 @@ from krowlspider.politeness.delay import DelayPolicy, SiteDelays
 from krowlspider.politeness.gemini import AGENTS, PrefixRules
 from krowlspider.urls.canonical import IdentityHasher, Ports
 from krowlspider.urls.gemini import PORT as GEMINI_PORT
-from krowlspider.urls.scope import Traps
+from krowlspider.urls.scope import LinkRules, Traps
 
 if TYPE_CHECKING:
     import asyncio
@@ -67,6 +67,7 @@ _OTHER_FILES = 300
 MEMORY_SHARE = 4
 # By its path: its room imports this one.
 _GEMINI_ROBOTS = "krowlspider.gemini.robots.read"
+_GEMINI_MIRRORS = "krowlspider.gemini.mirrors.Mirrors"
 
 
 def warc_folder(settings: BaseSettings, folder: Path) -> Path:
@@ -163,11 +164,20 @@ def linked_ports(settings: BaseSettings) -> Ports:
     return Ports([*ports, str(GEMINI_PORT)] if settings.getbool("KROWL_GEMINI") else ports)
 
 
-def trap_rules(settings: BaseSettings) -> Traps:
-    """Return the rules against crawler traps, as of today."""
-    return Traps(
+def trap_rules(settings: BaseSettings) -> LinkRules:
+    """Return the rules against crawler traps, as of today; with KROWL_GEMINI those against mirrors
+    too."""
+    traps = Traps(
         skip_extensions=settings.getlist("KROWL_SKIP_EXTENSIONS"), today=datetime.now(UTC).date()
     )
+    if not settings.getbool("KROWL_GEMINI"):
+        return traps
+    found: LinkRules = load_object(_GEMINI_MIRRORS)(traps, _report_mirror)
+    return found
+
+
+def _report_mirror(group: str) -> None:
+    logger.info("Mirror, or pages without end: further links to %s are dropped", group)
 
 
 def memory_account(settings: BaseSettings, on_room: Callable[[], None]) -> Memory:

@@ -24,7 +24,13 @@ from krowlspider import __version__
 from krowlspider.archive.cdxj import WARC
 from krowlspider.archive.dedup import build, source_at
 from krowlspider.archive.disk import OPEN, ArchiveError, RecordError, lock_directory
-from krowlspider.archive.indexes import index_open_files, indexes_in, make_indexes, merge
+from krowlspider.archive.indexes import (
+    count_gemini,
+    index_open_files,
+    indexes_in,
+    make_indexes,
+    merge,
+)
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.archive.tools.extract import Choice, copy_originals, extract
 from krowlspider.archive.tools.inputs import count_files, files_in, refuse_names
@@ -392,6 +398,12 @@ class Command(Program):
             indexes = [each for folder in folders for each in indexes_in(folder).there]
             with bar("merging", _size(indexes)) as count_bytes:
                 count = merge(indexes, index, count_bytes)
+            if of_gemini := count_gemini(index):
+                self.complain(
+                    f"not replayed, as pywb knows HTTP alone: {counted(of_gemini, 'capture')} of"
+                    " Gemini: scrapy warc cat prints them",
+                    self.exitcode,
+                )
             with replayed(wayback, index, folders, Path(name)) as (url, process):
                 self.say(f"{counted(count, 'capture')} at {url} (Ctrl-C ends it)")
                 process.wait()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 from http import HTTPStatus
 from itertools import chain as chained
 from itertools import islice
@@ -110,6 +110,12 @@ _OPTIONAL_DOWNLOADER_MIDDLEWARES = {
     "COOKIES_ENABLED": "scrapy.downloadermiddlewares.cookies.CookiesMiddleware",
     "HTTPCACHE_ENABLED": "scrapy.downloadermiddlewares.httpcache.HttpCacheMiddleware",
 }
+
+
+@cache
+def _gemini_reader() -> Callable[[Response], Page | None]:
+    reader: Callable[[Response], Page | None] = load_object(_GEMINI_PAGES)
+    return reader
 
 
 class BroadSpider(Spider):
@@ -592,15 +598,11 @@ class BroadSpider(Spider):
             page.noindex |= noindex
         return page
 
-    @cached_property
-    def _gemini_pages(self) -> Callable[[Response], Page | None]:
-        reader: Callable[[Response], Page | None] = load_object(_GEMINI_PAGES)
-        return reader
-
     def _read_gemini(self, response: Response) -> Page:
         """Return the page of an answer of Gemini: gemtext, or HTML, which says there what it does
         in the web."""
-        return self._gemini_pages(response) or self._read(response)
+        # No property: those of a spider are read when a request is stored.
+        return _gemini_reader()(response) or self._read(response)
 
     async def _follow(
         self, page: Page, response: Response, depth: int, states: dict[str, str] | None

@@ -392,7 +392,7 @@ def authority_of(url: str) -> str:
 
     Host and errors are those of `host_of`. The default port of a gemini URL is left out.
     """
-    if url.startswith("g"):
+    if url[:1] == "g":
         return gemini.authority_at(host_of(url))
     return f"{url.partition(':')[0]}://{host_of(url)}"
 

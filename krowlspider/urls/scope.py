@@ -15,7 +15,7 @@ from array import array
 from collections import Counter, OrderedDict
 from dataclasses import dataclass, fields
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import xxhash
 
@@ -50,6 +50,13 @@ _MONTH = re.compile(r"(?:^|[&_-])(?:month|mon|monat|mois)=(0?[1-9]|1[0-2])(?!\d)
 # Words that show that digits are a date, and not the number of a page.
 _CALENDAR = re.compile(r"calend|kalend|agenda|/month|/cal[/_.-]", re.IGNORECASE)
 _DATED = re.compile(r"date|day|month|week|year|time", re.IGNORECASE)
+
+
+class LinkRules(Protocol):
+    """Rules that refuse URLs which pages name."""
+
+    def refusal(self, url: str) -> str | None:
+        """Return why a normalised URL must not be followed, in one word; None if it may be."""
 
 
 class Traps:
@@ -275,7 +282,7 @@ class Scope:
     the URL.
     """
 
-    def __init__(self, rules: ScopeRules, *, max_url_length: int, traps: Traps | None = None):
+    def __init__(self, rules: ScopeRules, *, max_url_length: int, traps: LinkRules | None = None):
         self._max_depth = inf if rules.max_depth is None else rules.max_depth
         self._max_url_length = queued_max(max_url_length)
         self._allow = [re.compile(pattern) for pattern in rules.allow]

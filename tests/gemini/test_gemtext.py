@@ -136,6 +136,11 @@ def test_leading_blocks_are_left_out(start: str):
     assert found.preformatted[-1] == Block("python", "print(sorted(names))")
 
 
+def test_a_page_of_blocks_alone_has_text():
+    """A manual page or an RFC is often one block. TLGS has no text of it."""
+    assert text_of(f"{LOGO}{CODE}") == ["python", "print(sorted(names))"]
+
+
 @pytest.mark.parametrize("first", ["# Title", "=> / Home", "Words", "* one", "> said"])
 def test_a_block_after_any_line_is_not_leading(first: str):
     """TLGS takes all before the first line of text: it loses the code below a heading."""

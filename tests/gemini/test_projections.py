@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,13 +13,15 @@ from krowlspider.archive.cdxj import index_path
 from krowlspider.catalogue.rows import rows_of
 from krowlspider.cdx.keys import ranges_of
 from krowlspider.changes.pairs import body_in, compared
+from krowlspider.corpus.folder import read_lines
 from krowlspider.corpus.pages import NoPage, page_of
 from krowlspider.corpus.record import Link
 from krowlspider.corpus.text.document import Reading, gemtext_document
-from tests.archive.captures import STARTED, deduplicating, finished
+from tests.archive.captures import STARTED, deduplicating, finished, written
 from tests.archive.captures import capture as web_capture
 from tests.gemini.answers import Answer, page, redirect, refusal
 from tests.gemini.archived import PAGE, URL, capture
+from tests.support.crawling import scrapy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,6 +109,28 @@ def test_the_corpus_takes_gemtext(path: Path):
     assert read.fields.pop("links") == [Link("gemini://example.org/b.gmi", "More of it")]
     assert read.fields == {"title": "Cats & dogs"}
     assert read.text.splitlines() == ["Cats & dogs", "A page of *plain* words.", "More of it"]
+
+
+@pytest.mark.slow
+def test_the_command_of_corpora_takes_gemtext(tmp_path: Path):
+    """With its title, language and text; the rules judge it as they do HTML."""
+    text = (
+        "The harbour was quiet that evening, and the boats lay still in the water below it. An old"
+        " man who had come with the last ferry asked whether there was a room to be had.\n\n"
+        "Nobody knew of one, but the woman at the counter told him that her sister would have a bed"
+        " to spare if he did not mind the noise of the market in the morning.\n\n"
+        "He thanked her, left his bag with the keeper of the lighthouse, and walked along the wall"
+        " until the lamps on the other side of the bay had gone out one after another.\n"
+    )
+    body = f"# The harbour\n\n{text}"
+    (tmp_path / "warc").mkdir()
+    written(tmp_path / "warc", [capture(page(body)), capture(refusal(51), url=f"{URL}x")])
+    scrapy("corpus", tmp_path / "warc", "-o", tmp_path / "out", "--processes", 1, "--links")
+    [data] = (tmp_path / "out").glob("data/*.jsonl.zst")
+    [record] = map(json.loads, read_lines(data))
+    assert (record["url"], record["title"]) == (URL, "The harbour")
+    assert (record["media_type"], record["language"]) == ("text/gemini", "en")
+    assert record["text"].startswith("The harbour\n")
 
 
 def test_changes_compare_gemtext():

@@ -21,6 +21,7 @@ from tests.archive.captures import capture as web_capture
 from tests.archive.captures import deduplicating, finished, written
 from tests.archive.command import warc
 from tests.archive.test_other_tools import BIN, run
+from tests.archive.tools.test_replay import program
 from tests.gemini.answers import Answer, page, redirect, refusal
 from tests.gemini.archived import DER, PAGE, URL, capture
 
@@ -162,6 +163,13 @@ def test_tools_of_warc_know_gemini(folder: Path, tmp_path: Path):
     lines = cdxj.index_path(copied).read_bytes().splitlines()
     assert [parse(line).url for line in lines] == ["gemini://example.org/moved"]
     assert b"text/gemini" in warc("stats", folder)[0]
+
+
+def test_replay_says_what_is_not_replayed(folder: Path):
+    """pywb knows HTTP alone; the program here ends at once."""
+    program(folder, "exit 1")
+    _, errors = warc("replay", folder, code=2)
+    assert "not replayed, as pywb knows HTTP alone: 10 captures of Gemini" in errors
 
 
 def test_a_lost_index_is_made_again(folder: Path):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.gemini.robots import FOLLOWED, read
-from krowlspider.politeness.robots import PathRules
+from krowlspider.politeness.gemini import PrefixRules
 from krowlspider.urls.robots_groups import BODY_MAX
 
 OURS = (*FOLLOWED, "krowlspider")
@@ -76,10 +76,10 @@ BLOCKED = [
 
 
 @pytest.mark.parametrize(("path", "prefix", "is_blocked"), BLOCKED)
-def test_prefixes_match_as_rules_of_the_web(path: str, prefix: str, is_blocked: bool):
+def test_prefixes_match_with_wildcards(path: str, prefix: str, is_blocked: bool):
     """The form of 1994 has no wildcards. Who writes one means it, so it is followed."""
-    [found] = prefixes(f"User-agent: *\nDisallow: {prefix}")
-    assert PathRules({found: False}).allow(path) is not is_blocked
+    rules = PrefixRules(prefixes(f"User-agent: *\nDisallow: {prefix}"))
+    assert rules.allowed(f"gemini://example.org{path}") is not is_blocked
 
 
 def test_groups_of_all_activities_hold_together():
@@ -142,4 +142,4 @@ def test_only_so_many_bytes_are_read():
 def test_no_bytes_raise(body: bytes):
     found = prefixes(body)
     assert all(each[0] in "/*" for each in found)
-    PathRules(dict.fromkeys(found, False)).allow("/x")
+    PrefixRules(found).allowed("gemini://example.org/x")

@@ -51,6 +51,16 @@ def test_an_exchange_is_measured_with_its_connection_once() -> None:
     assert (meters.content_types["html"], meters.content_types["none"]) == (1, 2)
 
 
+def test_an_answer_of_another_protocol_has_no_version_of_http() -> None:
+    meters = Meters()
+    made = exchange(Peer("1.2.3.4", ("TLSv1.3", "x")), None)
+    made.version = ""
+    meters.fetched(made)
+    meters.count()
+    assert sum(meters.http_versions.values()) == 0
+    assert meters.tls_versions["TLSv1.3"] == sum(meters.size.counts) == 1
+
+
 def test_exchanges_that_wait_to_be_counted_have_a_bound() -> None:
     meters, made = Meters(), exchange(Peer("1.2.3.4"), None)
     for _ in range(_TOGETHER + 1):

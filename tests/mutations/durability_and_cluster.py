@@ -135,6 +135,22 @@ DURABILITY_AND_CLUSTER = (
         ("tests/frontier/test_poison.py",),
     ),
     Mutation(
+        "links-recent-after-the-host-left",
+        "a host that was handed over is known no more",
+        "krowlspider/frontier/seen.py",
+        "        self.recent_links.clear()\n",
+        "",
+        ("tests/frontier/seen/test_seen_set.py",),
+    ),
+    Mutation(
+        "refused-links-kept-as-known",
+        "a link that is refused is found again",
+        "krowlspider/job/intake.py",
+        "recent.add(compress(urls, known))",
+        "recent.add(urls)",
+        ("tests/job/test_recent_links.py",),
+    ),
+    Mutation(
         "seen-urls-forgotten-at-a-start",
         "7: the seen set forgets nothing",
         "krowlspider/frontier/seen.py",

@@ -184,3 +184,32 @@ def test_an_ordinary_spider_crawls_capsules(tmp_path: Path):
     ]
     assert dropped(crawl) == {"gemini_missing": 1}
     assert not crawl.complaints
+
+
+@pytest.mark.slow
+def test_a_server_rests_for_a_second(tmp_path: Path):
+    """At any port, though the web may be asked more often."""
+    with Capsules(Paths({"/": page("=> /a\n"), "/a": page("# A\n")})) as capsules:
+        crawled(tmp_path, capsules.url(), KROWL_GEMINI_DELAY_MIN=1)
+    assert len(capsules.visits) == 3
+    assert hasty(capsules.visits, 1.0) == []
+
+
+@pytest.mark.slow
+def test_pages_are_fetched_again(tmp_path: Path):
+    """In full, as Gemini has no conditions. One that is gone is so in its row."""
+    paths = Paths({"/": page("# Home\n=> /a\n=> /b\n"), "/a": page("# A\n"), "/b": page("# B\n")})
+    with Capsules(paths) as capsules:
+        root = capsules.url()
+        crawled(tmp_path, root)
+        paths.answers["/b"] = refusal(52, "gone")
+        again = Crawl(tmp_path / "job", settings={**SETTINGS, "KROWL_RECRAWL": "once"}).run()
+        asked = capsules.asked()
+    assert asked == {root: 2, f"{root}a": 2, f"{root}b": 2, f"{root}robots.txt": 1}
+    lines = scrapy("frontier", tmp_path / "job", "--pages", "--json").stdout.splitlines()
+    rows = {row["url"].removeprefix(root): row for row in map(json.loads, lines)}
+    assert {path: row["status"] for path, row in rows.items()} == {"": 20, "a": 20, "b": 52}
+    assert {row["fetches"] for row in rows.values()} == {2}
+    # The first answer that a page is missing is no change yet.
+    assert not any(row["changes"] for row in rows.values())
+    assert dropped(again) == {"gemini_missing": 1}

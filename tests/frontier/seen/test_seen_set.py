@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rbloom import Bloom
 
-from krowlspider.frontier.seen import FALSE_POSITIVES, FilterFile, RecentKeys, SeenFilter, SeenSet
+from krowlspider.frontier.seen import FALSE_POSITIVES, FilterFile, Recent, SeenFilter, SeenSet
 from krowlspider.frontier.store.schema import JOINED, KEY_SIZE, SEEN, marked_by
 from krowlspider.urls.canonical import IdentityHasher
 from tests.frontier.memory import MemoryStore
@@ -219,7 +219,9 @@ def test_a_host_that_comes_back_has_single_marks(
     mark(store, seen, "a.test", *range(10))
     mark(store, seen, "b.test", *range(20, 30))
     batch = store.batch()
+    seen.recent_links.add(["http://a.test/"])
     steps = seen.forget("a.test", batch)
+    assert not seen.recent_links.among(["http://a.test/"])
     batch.write()
     assert [*steps]
     assert not any(seen.known("a.test", key(number)) for number in range(10))
@@ -386,7 +388,7 @@ def test_a_missing_or_damaged_filter_is_rebuilt(
 
 
 def test_recent_keys_are_bounded_and_the_older_go_first() -> None:
-    met = RecentKeys(4)
+    met = Recent(4)
     keys = [key(number) for number in range(100)]
     for each in keys:
         met.add([each])
@@ -395,7 +397,7 @@ def test_recent_keys_are_bounded_and_the_older_go_first() -> None:
 
 
 def test_keys_added_again_stay_recent() -> None:
-    met = RecentKeys(4)
+    met = Recent(4)
     keys = [key(number) for number in range(100)]
     for each in keys[1:]:
         met.add([each, keys[0]])
@@ -403,7 +405,7 @@ def test_keys_added_again_stay_recent() -> None:
 
 
 def test_a_key_that_is_looked_up_stays_recent() -> None:
-    met = RecentKeys(4)
+    met = Recent(4)
     met.add([key(number) for number in range(4)])
     assert met.among([key(0)]) == {key(0)}
     met.add([key(number) for number in range(10, 13)])
@@ -411,7 +413,7 @@ def test_a_key_that_is_looked_up_stays_recent() -> None:
 
 
 def test_removed_keys_are_not_recent() -> None:
-    met = RecentKeys(2)
+    met = Recent(2)
     met.add([key(0), key(1)])
     met.add([key(2)])
     met.remove([key(0), key(2)])
