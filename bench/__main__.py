@@ -16,6 +16,7 @@
 - ``beside``: two crawls at once, one of which gets floods of gRPC, CDX and SQL, in turns
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``gemini``: a crawl of capsules without delays
+- ``graph``: the graph of 10 million links, and links of WARC files (``--links 1000000``)
 - ``growth``: this crawler with more hosts
 - ``transit``: this crawler with more requests in flight and a slower web
 - ``pair``: one process, two of a cluster, and two crawls apart
@@ -57,6 +58,7 @@ from bench import (
     forwarding,
     frontier,
     gemini,
+    graph,
     growth,
     handover,
     join,
@@ -165,6 +167,12 @@ def _crawl(args: argparse.Namespace) -> None:
     print(crawl.table(figures))
     _write("crawl", {**figures, "exact": exactly})
     plot.crawlers(figures, RESULTS / "crawl.png")
+
+
+def _graph(args: argparse.Namespace) -> None:
+    figures = graph.measure(args.links, args.pages, args.scratch)
+    print(graph.table(figures))
+    _write("graph", figures)
 
 
 def _growth(args: argparse.Namespace) -> None:
@@ -338,6 +346,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "follow-catalogue": _follow_catalogue,
     "beside": _beside,
     "gemini": _gemini,
+    "graph": _graph,
     "growth": _growth,
     "transit": _transit,
     "pair": _pair,
@@ -422,6 +431,8 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--quality", action="store_true", help="compare texts with the sources of the pages")
     add("--peers", action="store_true", help="compare its rate with others' (--pages 200)")
     add("--sets", type=Path, help="corpus-quality: checkouts (bench/labelled.py); recrawl: clones")
+    add = parser.add_argument_group("graph").add_argument
+    add("--links", type=int, default=10_000_000, help="links between hosts")
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")

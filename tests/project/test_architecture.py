@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "gemini", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
+    "graph": {"archive", "catalogue", "corpus", "fetch", "gemini", "urls", "internals.frostwork"},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
@@ -48,7 +49,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "rpc", "sql", "views"),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "sql", "views"),
         *(*ENTRY, *ENGINE),
     },
 }
@@ -61,6 +62,7 @@ PURE = (
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
+    *("graph.hosts", "graph.salsa"),
     *("gemini.ascii_art", "gemini.feeds", "gemini.gemtext", "gemini.mirrors", "gemini.robots"),
     *("corpus.optouts", "corpus.sites.answers"),
     "gemini.protocol",

@@ -51,7 +51,8 @@ NOT_RUN = {
 _CLUSTER = ("KROWL_CONSUL=", "KROWL_NODE_ID=")
 # Pages whose commands look at a crawl that is there, and the one that they look at.
 ON_A_CRAWL = (
-    *("frontier-admin.md", "archive.md", "catalogue.md", "corpus.md", "databases.md", "sql.md"),
+    *("frontier-admin.md", "archive.md", "catalogue.md", "corpus.md", "databases.md", "graph.md"),
+    "sql.md",
 )
 CRAWL = "make crawl SEEDS=seeds/example.txt CONTACT=you@example.org"
 WEB = [

@@ -49,7 +49,7 @@ SETTINGS: Mapping[str, object] = {
 
 
 # Commands that install no reactor: a test process could not remove it.
-WITHOUT_ENGINE = {"changes", "frontier", "identity", "ring", "seeds", "warc"}
+WITHOUT_ENGINE = {"changes", "frontier", "graph", "identity", "ring", "seeds", "warc"}
 
 _started: list[warm.Process] = []
 
