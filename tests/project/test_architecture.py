@@ -38,6 +38,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
+    "search": {"archive", "catalogue", "corpus", "fetch", "internals.frostwork", *BASE},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
