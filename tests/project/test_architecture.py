@@ -39,7 +39,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "corpus": {"krowlspider", "archive", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "search": {"archive", "catalogue", "corpus", "fetch", "internals.frostwork", *BASE},
-    "sql": {"catalogue", "frontier", *BASE},
+    "sql": {"archive", "catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
@@ -48,7 +48,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "rpc", "sql", "views"),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "rpc", "search", "sql", "views"),
         *(*ENTRY, *ENGINE),
     },
 }
