@@ -92,6 +92,8 @@ class Segments:
         self.index = open_index(folder, make=True)
         # With more threads the order of documents in a segment would change from run to run.
         self._writer = self.index.writer(heap, 1)
+        # Those of a killed commit have the names that the next one will give.
+        self._writer.garbage_collect_files()
 
     def remove(self, key: bytes) -> None:
         self._writer.delete_documents_by_term("id", key.hex())
@@ -310,7 +312,12 @@ class Builder:
             # What was not read before is as old as its payload.
             page.changed = page.fetched
         page.exact, page.minhash, page.core = marks
-        original = self.ledger.original_of(key, page) if content.text else None
+        like = self.ledger.like(key, page) if content.text else []
+        original = min(
+            (each for each in like if each.is_before),
+            key=lambda each: (-each.share, each.page.at),
+            default=None,
+        )
         about = self._links.anchors(page.url)
         with self.ledger.db.write_batch(transaction=True) as batch:
             if page.state == State.KEPT and (is_other or original is not None):
@@ -319,6 +326,10 @@ class Builder:
             if page.is_written:
                 self.segments.remove(key)
             if original is None:
+                if is_other or page.state != State.KEPT:
+                    # One copy alone is in the index, in whatever order they are read.
+                    for each in like:
+                        self.ledger.mark(batch, each.key, each.page)
                 page.state, page.reason, page.original = State.KEPT, "", b""
                 page.is_written = True
                 page.anchors, page.hosts = about.digest, about.hosts
@@ -327,8 +338,8 @@ class Builder:
                 self.segments.add(key, page, self.ledger.file(page.file), content, about)
                 self.counts["documents"] += 1
             else:
-                page.state, page.reason, page.original = State.COPY, "copy", original
-                self.ledger.put_copy(batch, original, key)
+                page.state, page.reason, page.original = State.COPY, "copy", original.key
+                self.ledger.put_copy(batch, original.key, key)
                 self.counts["left out/copy"] += 1
             self.ledger.put(batch, key, page)
 

@@ -64,6 +64,18 @@ class SiteRecord(msgspec.Struct, array_like=True):
     site: Site
 
 
+class Like(NamedTuple):
+    """A page that is like another one, and the share of the text that they have in common.
+
+    ``is_before``: its capture is the earlier one, so it stands for the other one in the index.
+    """
+
+    key: bytes
+    page: Page
+    share: float
+    is_before: bool
+
+
 class Dirty(NamedTuple):
     """A page whose document has to be made, in the order of the captures; ``mark`` is its key."""
 
@@ -189,34 +201,26 @@ class Ledger:
 
     # Copies
 
-    def original_of(self, key: bytes, page: Page) -> bytes | None:
-        """Return the page that is in the index in the place of this one: that with the same words,
-        or one with nearly the same text. Its capture comes before that of this page."""
-        found: bytes | None = self.db.get(_EXACT + page.exact)
-        if found is not None and found != key:
-            other = self._kept(found, page)
-            if other is not None and other.exact == page.exact:
-                return found
+    def like(self, key: bytes, page: Page) -> list[Like]:
+        """Return the pages in the index that have the same words as a page, or nearly the same
+        text."""
         ours = sketch(page.minhash) if page.minhash else 0
-        best: tuple[float, bytes] | None = None
-        for other_key in self._candidates(page.minhash, ours):
-            other = None if other_key == key else self._kept(other_key, page)
-            if other is None or not other.minhash:
+        found = []
+        for other_key in self._candidates(page, ours) - {key}:
+            other = self.page(other_key)
+            if other is None or other.state != State.KEPT:
                 continue
-            share = overlap(other.minhash, page.minhash)
-            if share >= SIMILARITY and (best is None or (-share, other_key) < (-best[0], best[1])):
-                best = share, other_key
-        return None if best is None else best[1]
+            share = 1.0 if other.exact == page.exact else 0.0
+            if not share and other.minhash and page.minhash:
+                share = overlap(other.minhash, page.minhash)
+            if share >= SIMILARITY:
+                found.append(Like(other_key, other, share, is_before=other.at < page.at))
+        return found
 
-    def _kept(self, key: bytes, page: Page) -> Page | None:
-        other = self.page(key)
-        if other is None or other.state != State.KEPT:
-            return None
-        return other if other.at < page.at else None
-
-    def _candidates(self, minhash: bytes, ours: int) -> set[bytes]:
-        found = set()
-        for band in bands(minhash):
+    def _candidates(self, page: Page, ours: int) -> set[bytes]:
+        exact = self.db.get(_EXACT + page.exact)
+        found = set() if exact is None else {exact}
+        for band in bands(page.minhash):
             known = self.db.get(_BAND + band) or b""
             for start in range(0, len(known), _SKETCH + _ID):
                 theirs = int.from_bytes(known[start : start + _SKETCH], "big")
@@ -229,10 +233,6 @@ class Ledger:
         exact = self.db.get(_EXACT + page.exact)
         if exact != key:
             batch.put(_EXACT + page.exact, key)
-            later = None if exact is None else self.page(exact)
-            if later is not None and later.state == State.KEPT and later.exact == page.exact:
-                # It was in the index before this one was read.
-                self.mark(batch, exact, later)
         if not page.minhash:
             return
         entry = sketch(page.minhash).to_bytes(_SKETCH, "big") + key
