@@ -258,12 +258,15 @@ class Builder:
             marks.append(dirty.mark)
             if len(marks) >= self._part or chars >= PART_CHARS:
                 break
-        if not marks:
-            return False
+        if marks:
+            self.commit(marks)
+        return bool(marks)
+
+    def commit(self, marks: list[bytes]) -> None:
+        """Make durable what was put into the index, and then remove the marks that asked for it."""
         self.ledger.sync()
         self.segments.commit()
         self.ledger.done(marks)
-        return True
 
     def _make(self, dirty: Dirty) -> int:
         """Make the document of a page anew; return the characters of its text."""
@@ -312,7 +315,8 @@ class Builder:
             # What was not read before is as old as its payload.
             page.changed = page.fetched
         page.exact, page.minhash, page.core = marks
-        like = self.ledger.like(key, page) if content.text else []
+        known = self.ledger.known(page)
+        like = self.ledger.like(key, page, known) if content.text else []
         original = min(
             (each for each in like if each.is_before),
             key=lambda each: (-each.share, each.page.at),
@@ -334,7 +338,7 @@ class Builder:
                 page.is_written = True
                 page.anchors, page.hosts = about.digest, about.hosts
                 if content.text:
-                    self.ledger.remember(batch, key, page)
+                    self.ledger.remember(batch, key, page, known)
                 self.segments.add(key, page, self.ledger.file(page.file), content, about)
                 self.counts["documents"] += 1
             else:

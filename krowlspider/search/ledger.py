@@ -64,6 +64,15 @@ class SiteRecord(msgspec.Struct, array_like=True):
     site: Site
 
 
+class Known(NamedTuple):
+    """What the ledger has under the fingerprints of a text: the page with the same words, and by
+    key the entries of texts that may be like it. ``sketch`` is that of the text."""
+
+    exact: bytes | None
+    sketch: int
+    bands: dict[bytes, bytes]
+
+
 class Like(NamedTuple):
     """A page that is like another one, and the share of the text that they have in common.
 
@@ -201,12 +210,11 @@ class Ledger:
 
     # Copies
 
-    def like(self, key: bytes, page: Page) -> list[Like]:
+    def like(self, key: bytes, page: Page, known: Known) -> list[Like]:
         """Return the pages in the index that have the same words as a page, or nearly the same
-        text."""
-        ours = sketch(page.minhash) if page.minhash else 0
+        text. ``known`` is what `known` has found for it."""
         found = []
-        for other_key in self._candidates(page, ours) - {key}:
+        for other_key in self._candidates(known) - {key}:
             other = self.page(other_key)
             if other is None or other.state != State.KEPT:
                 continue
@@ -217,31 +225,31 @@ class Ledger:
                 found.append(Like(other_key, other, share, is_before=other.at < page.at))
         return found
 
-    def _candidates(self, page: Page, ours: int) -> set[bytes]:
-        exact = self.db.get(_EXACT + page.exact)
-        found = set() if exact is None else {exact}
-        for band in bands(page.minhash):
-            known = self.db.get(_BAND + band) or b""
-            for start in range(0, len(known), _SKETCH + _ID):
-                theirs = int.from_bytes(known[start : start + _SKETCH], "big")
-                if (ours ^ theirs).bit_count() <= self._apart:
-                    found.add(known[start + _SKETCH : start + _SKETCH + _ID])
+    def known(self, page: Page) -> Known:
+        """Return what is kept under the fingerprints of a page."""
+        keys = [_BAND + band for band in bands(page.minhash)]
+        get = self.db.get
+        ours = sketch(page.minhash) if page.minhash else 0
+        return Known(get(_EXACT + page.exact), ours, {key: get(key, b"") for key in keys})
+
+    def _candidates(self, known: Known) -> set[bytes]:
+        found = set() if known.exact is None else {known.exact}
+        for entries in known.bands.values():
+            for start in range(0, len(entries), _SKETCH + _ID):
+                theirs = int.from_bytes(entries[start : start + _SKETCH], "big")
+                if (known.sketch ^ theirs).bit_count() <= self._apart:
+                    found.add(entries[start + _SKETCH : start + _SKETCH + _ID])
         return found
 
-    def remember(self, batch: Any, key: bytes, page: Page) -> None:
+    def remember(self, batch: Any, key: bytes, page: Page, known: Known) -> None:
         """Have later pages compared with this one, which is in the index."""
-        exact = self.db.get(_EXACT + page.exact)
-        if exact != key:
+        if known.exact != key:
             batch.put(_EXACT + page.exact, key)
-        if not page.minhash:
-            return
-        entry = sketch(page.minhash).to_bytes(_SKETCH, "big") + key
-        for band in bands(page.minhash):
-            known = self.db.get(_BAND + band) or b""
-            if entry not in known:
+        entry = known.sketch.to_bytes(_SKETCH, "big") + key
+        for band, entries in known.bands.items():
+            if entry not in entries:
                 # Of many the newest count: the first may be gone.
-                kept = known[-(COMPARED - 1) * len(entry) :]
-                batch.put(_BAND + band, kept + entry)
+                batch.put(band, entries[-(COMPARED - 1) * len(entry) :] + entry)
 
     def put_copy(self, batch: Any, original: bytes, key: bytes) -> None:
         batch.put(_COPY + original + key, b"")
