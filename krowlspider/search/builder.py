@@ -194,16 +194,16 @@ class Builder:
         while True:
             # Asked first: a file that is finished in between is among those found.
             goes_on = follow and any(map(is_being_written, self._sources))
-            waiting = self._waiting()
+            waiting = self.waiting()
             for path, file in waiting:
-                self._scan(path, file)
+                self.take(path, file)
             if waiting or not goes_on:
                 self.settle(is_last=not goes_on)
             if not goes_on:
                 return
             sleep(LOOK)
 
-    def _waiting(self) -> list[tuple[Path, File]]:
+    def waiting(self) -> list[tuple[Path, File]]:
         """Return the files that are not in the ledger, those that were begun first in front."""
         found = [
             (path, File(self._setup.jobdirs.index(str(source)), str(path.relative_to(source))))
@@ -216,7 +216,7 @@ class Builder:
         ]
         return sorted(waiting, key=lambda each: (each[0].name, each[1].jobdir))
 
-    def _scan(self, path: Path, file: File) -> None:
+    def take(self, path: Path, file: File) -> None:
         before = self.counts["captures"]
         # One that cannot be read is tried again by the next run.
         self._left_out.add(file)
@@ -281,30 +281,34 @@ class Builder:
         except NoDocument as error:
             self._drop(key, page, State.REFUSED, str(error))
             return 0
+        except FileNotFoundError:
+            # What is in the index stays there.
+            self.counts["left out/its WARC file is gone"] += 1
+            return 0
         self.put(key, page, content)
         return len(content.text)
 
     def _content(self, key: bytes, page: Page) -> Content:
-        """:raises NoDocument: the page has no document, or refuses to be in an index"""
+        """:raises NoDocument: the page has no document, or refuses to be in an index
+        :raises FileNotFoundError: its WARC file is gone
+        """
+        site = self.ledger.site(host_of(page.url))
+        said = [] if site is None else site.site.signals_for(page.url, "html")
+        _check(said)
         reason = self._watch.reading(key)
         if reason is not None:
             raise NoDocument(reason)
         path = self._path_of(self.ledger.file(page.file))
         try:
             answer = answer_of(*read_record(path, page.offset, BLOCK_MAX))
-        except FileNotFoundError as error:
-            raise NoDocument("its WARC file is gone") from error
+            content = content_of(page.url, answer, said)
         except RecordError as error:
             raise NoDocument("damaged") from error
         except MemoryError as error:
             raise NoDocument("out of memory") from error
-        site = self.ledger.site(host_of(page.url))
-        said = [] if site is None else site.site.signals_for(page.url, "html")
-        content = content_of(page.url, answer, said)
-        self._watch.read()
-        refusal = refusal_in(content.signals)
-        if refusal is not None:
-            raise NoDocument(f"refused/{refusal}")
+        finally:
+            self._watch.read()
+        _check(content.signals)
         return content
 
     def put(self, key: bytes, page: Page, content: Content) -> None:
@@ -381,6 +385,12 @@ class Builder:
     def _fault(self, text: str) -> None:
         if len(self.faults) < FAULTS_MAX:
             self.faults[text] = None
+
+
+def _check(signals: Iterable[str]) -> None:
+    """:raises NoDocument: one of these signals refuses an index of search"""
+    if (refusal := refusal_in(signals)) is not None:
+        raise NoDocument(f"refused/{refusal}")
 
 
 def _with_sources(folder: Path, setup: Setup, sources: list[Path]) -> Setup:

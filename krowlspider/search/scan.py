@@ -6,7 +6,6 @@ has already, or has a later one of, is passed over: so a file may be read again 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +18,14 @@ from krowlspider.archive.reading import read_record
 from krowlspider.catalogue.rows import index_lines
 from krowlspider.corpus.pages import records
 from krowlspider.corpus.sites.answers import ROBOTS, Site, site_of
-from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, links_in, refusal_in
+from krowlspider.search.documents import (
+    BLOCK_MAX,
+    NoDocument,
+    answer_of,
+    is_indexable,
+    links_in,
+    refusal_in,
+)
 from krowlspider.search.ledger import Payload, SiteRecord
 from krowlspider.search.links import Page
 from krowlspider.search.schema import key_of
@@ -170,7 +176,8 @@ class Scanner:
             page.url, page.digest, page.fetched = found.url, found.line.digest, when
             page.file, page.offset, page.length = found.payload
             page.at = found.latest[1:]
-            self._put_links(batch, found.url, found.answer)
+            may_link = found.line.mime == REVISIT or is_indexable(found.line.mime)
+            self._put_links(batch, found.url, found.answer if may_link else None)
         elif was[0] and page.file >= 0:
             # It is back, as it was before.
             place = Payload(page.file, page.offset, page.length)
@@ -188,9 +195,12 @@ class Scanner:
         """Put the links in an answer in the place of those that the page had; of None no links."""
         links: list[Link] = []
         if answer is not None and self._watch.reading(key_of(url)) is None:
-            with suppress(NoDocument, RecordError, FileNotFoundError):
+            try:
                 links = links_in(url, answer())
-            self._watch.read()
+            except (NoDocument, RecordError, FileNotFoundError):
+                self._counts["skipped/links not readable"] += 1
+            finally:
+                self._watch.read()
         for target in self._ledger.links.replace(batch, url, links):
             self._ledger.anchors_changed(batch, target)
         self._counts["links"] += len(links)
