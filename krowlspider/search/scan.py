@@ -77,7 +77,7 @@ class _Capture(NamedTuple):
         if status in _GONE or status in _MOVED:
             return True
         # The index has no status of some revisits.
-        return False if status in {"200", "203", "304", ""} else None
+        return False if status in {"200", "203", "304", "-", ""} else None
 
 
 class Scanner:
@@ -130,9 +130,6 @@ class Scanner:
         if line.mime == REVISIT:
             # That of a 304 has no digest: it has no payload of its own.
             payload = self._ledger.payload(line.digest) if line.digest else None
-            if line.digest and payload is None:
-                self._counts["skipped/revisit of no record"] += 1
-                return
 
         def answer() -> Answer:
             if payload == own:
@@ -141,6 +138,9 @@ class Scanner:
             return self._answer_at(payload)
 
         found = _Capture(url, line, (line.timestamp, number, line.offset), payload, answer)
+        if payload is None and line.digest and not found.is_gone:
+            self._counts["skipped/revisit of no record"] += 1
+            return
         with self._ledger.db.write_batch(transaction=True) as batch:
             if payload == own and line.digest and found.is_gone is False:
                 self._ledger.put_payload(batch, line.digest, own)

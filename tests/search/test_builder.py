@@ -119,6 +119,13 @@ def test_a_page_that_is_gone_is_removed_until_it_is_back(tmp_path: Path, status:
     assert urls(index, "anchors", "b") == {B}
 
 
+def test_pages_that_share_an_error_page_are_gone(tmp_path: Path):
+    """The second answer is a revisit of the first one."""
+    gone = [fetch(url, b"no such page", status=b"404 Not Found", minute=5) for url in (A, B)]
+    index = build(tmp_path, [found(A, 1), found(B, 2), *gone])
+    assert documents(index) == {}
+
+
 def test_an_error_that_may_pass_changes_nothing(tmp_path: Path):
     build(tmp_path, [found(A, 1)])
     index = build(tmp_path, [fetch(A, b"oops", status=b"503 Unavailable", minute=5)])
