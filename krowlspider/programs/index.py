@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,6 +70,7 @@ class Command(Program):
     def _build(
         self, folder: Path, sources: list[Path], watch: Watch, *, follow: bool
     ) -> tuple[Counter[str], list[str]]:
+        _accept_gemini()
         builder = Builder(folder, sources, tell=self.say, watch=watch)
         try:
             builder.run(follow=follow)
@@ -104,3 +107,9 @@ class Command(Program):
             self.say(f"{number:>14,}  {name.removeprefix(_LEFT_OUT)}")
         for fault in faults:
             self.complain(fault, FOUND_WRONG)
+
+
+def _accept_gemini() -> None:
+    """Have gemini URLs taken in this process, where the version knows them."""
+    with suppress(ImportError):
+        import_module("krowlspider.urls.gemini").accept_gemini(is_on=True)
