@@ -59,7 +59,8 @@ class Command(Program):
         ):  # fmt: skip
             need(module, extra)
         sources = [self._source(name, is_awaited=opts.follow) for name in args]
-        build = partial(self._build, Path(opts.output), sources, follow=opts.follow)
+        jobdirs = [Path(name) for name in args]
+        build = partial(self._build, Path(opts.output), sources, jobdirs, follow=opts.follow)
         try:
             counts, faults = watched(build)
         except KeyboardInterrupt:
@@ -68,10 +69,16 @@ class Command(Program):
         self._report(counts, faults)
 
     def _build(
-        self, folder: Path, sources: list[Path], watch: Watch, *, follow: bool
+        self,
+        folder: Path,
+        sources: list[Path],
+        jobdirs: list[Path],
+        watch: Watch,
+        *,
+        follow: bool,
     ) -> tuple[Counter[str], list[str]]:
         _accept_gemini()
-        builder = Builder(folder, sources, tell=self.say, watch=watch)
+        builder = Builder(folder, sources, tell=self.say, watch=watch, jobdirs=jobdirs)
         try:
             builder.run(follow=follow)
         finally:

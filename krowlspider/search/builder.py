@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from krowlspider.archive.reading import read_record
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.errors import KrowlError, counted
 from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, content_of, refusal_in
+from krowlspider.search.gone import gone_pages
 from krowlspider.search.ledger import Dirty, File, Ledger, State
 from krowlspider.search.links import LinkStore
 from krowlspider.search.scan import Scanner
@@ -150,7 +152,8 @@ class Builder:
     """Builds the index in ``folder`` from the crawls in ``sources``.
 
     ``counts`` counts pages and documents, ``faults`` are lines for a person. ``tell`` is called
-    with a line for each file. ``watch`` is asked before each page is read.
+    with a line for each file. The rows of ``jobdirs`` say which pages are gone. ``watch`` is asked
+    before each page is read.
 
     :raises KrowlError: another process builds it, or it has another form
     """
@@ -164,12 +167,14 @@ class Builder:
         watch: Watch | None = None,
         heap: int = HEAP,
         part: int = PART,
+        jobdirs: Iterable[Path] = (),
     ):
         self.counts: Counter[str] = Counter()
         self.faults: dict[str, None] = {}
         self._tell = tell
         self._watch = NoWatch() if watch is None else watch
         self._part = part
+        self._jobdirs = list(jobdirs)
         self._left_out: set[File] = set()
         folder.mkdir(parents=True, exist_ok=True)
         is_new = not (folder / STATE).exists()
@@ -197,6 +202,8 @@ class Builder:
             waiting = self.waiting()
             for path, file in waiting:
                 self.take(path, file)
+            if not goes_on:
+                self._take_gone()
             if waiting or not goes_on:
                 self.settle(is_last=not goes_on)
             if not goes_on:
@@ -232,6 +239,11 @@ class Builder:
         self.counts["files"] += 1
         found = self.counts["captures"] - before
         self._tell(f"{path.name}: {counted(found, 'capture')}")
+
+    def _take_gone(self) -> None:
+        for gone in chain.from_iterable(map(gone_pages, self._jobdirs)):
+            with self.ledger.db.write_batch(transaction=True) as batch:
+                self.counts["gone by rows"] += self._scanner.take_gone(batch, *gone)
 
     def settle(self, *, is_last: bool = True) -> None:
         """Make the documents of all pages that have changed, and of those with other anchors.

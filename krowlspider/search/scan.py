@@ -187,6 +187,21 @@ class Scanner:
             ledger.mark(batch, key, page)
         ledger.put(batch, key, page)
 
+    def take_gone(self, batch: Any, url: str, second: int) -> bool:
+        """Take a page that is gone since an answer; return whether that is new.
+
+        A capture that came later than the answer says more.
+        """
+        key = key_of(url)
+        page = self._ledger.page(key)
+        if page is None or page.is_gone or _seconds(page.latest[0]) > second:
+            return False
+        page.is_gone = True
+        self._put_links(batch, url, None)
+        self._ledger.mark(batch, key, page)
+        self._ledger.put(batch, key, page)
+        return True
+
     def _answer_at(self, place: Payload) -> Answer:
         path = self._path_of(self._ledger.file(place.file))
         return answer_of(*read_record(path, place.offset, BLOCK_MAX))

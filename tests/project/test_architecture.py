@@ -38,7 +38,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
-    "search": {"archive", "catalogue", "corpus", "fetch", "internals.frostwork", *BASE},
+    "search": {
+        *("archive", "catalogue", "corpus", "fetch", "frontier", "internals.frostwork", *BASE),
+    },
     "sql": {"archive", "catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},

@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.errors import KrowlError
+from krowlspider.frontier.pages.row import PageRow
+from krowlspider.frontier.store.schema import PAGES
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.recrawl.gone import Absence, State
 from krowlspider.search.builder import Builder
 from krowlspider.search.links import LinkStore
 from krowlspider.search.schema import LINKS, STATE, page_id
+from krowlspider.urls.canonical import host_of
 from tests.archive.captures import STARTED
 from tests.catalogue.warcs import archived, fetch
 from tests.search.webs import found, page, stored, urls
@@ -32,7 +37,7 @@ def build(folder: Path, *files: list[Any]) -> Path:
 
 
 def update(index: Path, *sources: Path) -> Counter[str]:
-    builder = Builder(index, sources, heap=_HEAP)
+    builder = Builder(index, sources, heap=_HEAP, jobdirs=sources)
     try:
         builder.run()
     finally:
@@ -138,6 +143,32 @@ def test_an_archive_that_comes_late_is_older(tmp_path: Path):
     update(index, tmp_path / "early")
     fields = documents(index)[A]
     assert (fields["title"], fields["first_fetched"]) == (["Title 2"], [minute(0)])
+
+
+def test_rows_say_which_pages_are_gone(tmp_path: Path):
+    """A capture that came later than their answer says more."""
+
+    def row(url: str, minute: int, answers: int) -> None:
+        absence = Absence(State.MISSING, answers, STARTED)
+        made = PageRow(url, 200, int(STARTED), STARTED + 60 * minute, absence=absence)
+        batch = store.batch()
+        host = host_of(url)
+        batch.put(PAGES + host.encode() + b"\0" + url[-2:].encode() * 4, made.encode(host))
+        batch.write()
+
+    index = build(tmp_path, [found(A + name, n, 5) for n, name in enumerate(("x", "y", "z"))])
+    store = LevelStore(tmp_path / "job" / "frontier", create=True)
+    row(A + "x", 7, 2)
+    row(A + "y", 3, 2)
+    row(A + "z", 7, 1)
+    # A crawl that runs has them open.
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    store.close()
+    assert update(index, tmp_path / "job")["gone by rows"] == 1
+    assert documents(index).keys() == {A + "y", A + "z"}
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    build(tmp_path, [found(A + "x", 9, 8)])
+    assert documents(index).keys() == {A + "x", A + "y", A + "z"}
 
 
 def test_one_copy_is_in_the_index(tmp_path: Path):
