@@ -112,6 +112,15 @@ def test_another_number_is_no_change_of_the_text(tmp_path: Path):
     assert dates == [minute(5), minute(0)]
 
 
+def test_the_same_bytes_again_change_nothing(tmp_path: Path):
+    """Neither as a revisit, nor as a response in another archive."""
+    index = build(tmp_path, [found(A, 1)])
+    archived(tmp_path / "job" / "warc", [found(A, 1, 5)])
+    archived(tmp_path / "other", [found(A, 1, 9)])
+    assert update(index, tmp_path / "job", tmp_path / "other")["documents"] == 0
+    assert documents(index)[A]["fetched"] == [minute(0)]
+
+
 @pytest.mark.parametrize("status", [b"404 Not Found", b"410 Gone", b"301 Moved Permanently"])
 def test_a_page_that_is_gone_is_removed_until_it_is_back(tmp_path: Path, status: bytes):
     build(tmp_path, [found(A, 1, links={B: "to b"}), found(B, 2)])
