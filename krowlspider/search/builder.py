@@ -92,7 +92,7 @@ class Segments:
     def __init__(self, folder: Path, heap: int = HEAP):
         self._module = tantivy()
         self.index = open_index(folder, make=True)
-        # With more threads the order of documents in a segment would change from run to run.
+        # More threads write more and smaller segments, which are merged later.
         self._writer = self.index.writer(heap, 1)
         # Those of a killed commit have the names that the next one will give.
         self._writer.garbage_collect_files()
