@@ -39,7 +39,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "corpus": {"krowlspider", "archive", "gemini", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "graph": {"archive", "catalogue", "corpus", "fetch", "gemini", "urls", "internals.frostwork"},
-    "sql": {"catalogue", "frontier", *BASE},
+    "search": {
+        *("archive", "catalogue", "corpus", "fetch", "frontier", "gemini"),
+        *("internals.frostwork", *BASE),
+    },
+    "sql": {"archive", "catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
@@ -49,7 +53,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "sql", "views"),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "search", "sql"),
+        "views",
         *(*ENTRY, *ENGINE),
     },
 }
