@@ -38,7 +38,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "changes": {"archive", "corpus", "urls"},
     "corpus": {"krowlspider", "archive", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
-    "search": {"archive", "catalogue", "corpus", "fetch", "internals.frostwork", *BASE},
+    "search": {
+        *("archive", "catalogue", "cdx", "corpus", "fetch", "graph", "internals.frostwork", "job"),
+        *BASE,
+    },
+    "graph": {"archive", "catalogue", "corpus", "fetch", "urls", "internals.frostwork"},
     "sql": {"catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
@@ -48,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "rpc", "sql", "views"),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "sql", "views"),
         *(*ENTRY, *ENGINE),
     },
 }
@@ -61,6 +65,7 @@ PURE = (
     *("changes.comparison", "corpus.copies.fingerprints"),
     *("corpus.quality.measures", "corpus.quality.personal_data"),
     *("corpus.text.part", "corpus.tallies"),
+    *("graph.hosts", "graph.salsa"),
     *("corpus.optouts", "corpus.sites.answers"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
