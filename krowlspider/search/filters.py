@@ -52,6 +52,8 @@ def read_filter(name: str, given: str) -> Filter:
         # A part of the URL is often given with it.
         value = value.partition("://")[2] or value
         value = value.partition("/")[0].removeprefix("*.").rstrip(".")
+        if not value.isascii():
+            value = _ascii(value)
         if not _HOST.fullmatch(value):
             raise ValueError(f"{shown} is no host: give {name}:example.org")
     elif name == "lang":
@@ -71,6 +73,14 @@ def read_filter(name: str, given: str) -> Filter:
         given_since = {"since": f">={value}", "until": f"<={value}"}
         return Filter("date", _dates(given_since.get(name, value), shown))
     return Filter(name, value)
+
+
+def _ascii(name: str) -> str:
+    """Return an international name as it stands in URLs; "" if it is none."""
+    try:
+        return name.encode("idna").decode()
+    except UnicodeError:
+        return ""
 
 
 def _sizes(value: str, shown: str) -> Span:

@@ -47,12 +47,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
-    "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
-    "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
+    "extensions": {"krowlspider", "cdx", "config", "rpc", "search", "views", *ENGINE},
+    "node": {"cdx", "config", "rpc", "search", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
-        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "sql", "views"),
+        *("catalogue", "cdx", "changes", "commands", "corpus", "graph", "rpc", "search", "sql"),
+        "views",
         *(*ENTRY, *ENGINE),
     },
 }
