@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 import time
-from itertools import chain
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from krowlspider.archive.cdxj import WARC, index_path
-from krowlspider.archive.disk import OPEN, ArchiveError, is_locked
+from krowlspider.archive.cdxj import index_path
+from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.finished import PROCESS, finished, folders_of, is_being_written
 from krowlspider.archive.indexes import indexes_in
 from krowlspider.catalogue.rows import Place, rows_of
 from krowlspider.errors import counted
@@ -29,7 +28,6 @@ FAULTS_MAX = 1_000
 _OF_FILE_MAX = 20
 # Offsets in Common Crawl's schema have 32 bits.
 SIZE_MAX = 2**31 - 1
-_PROCESS = re.compile(r"p[1-9][0-9]*")
 
 
 class Followed(Struct):
@@ -43,41 +41,10 @@ class Followed(Struct):
     away: set[str] = field(default_factory=set)
 
 
-def folders_of(jobdir: Path) -> list[Path]:
-    """Return the folders of WARC files of a job, those of its processes too, or ``jobdir`` itself.
-
-    ``scrapy node`` has JOBDIR/p1/warc, or with KROWL_WARC_DIR the folder p1 in that one.
-    """
-    places = [jobdir]
-    if jobdir.is_dir():
-        places += sorted(each for each in jobdir.iterdir() if _PROCESS.fullmatch(each.name))
-    found = chain.from_iterable((place, place / "warc") for place in places)
-    return [folder for folder in found if folder.is_dir()]
-
-
-def finished(jobdir: Path) -> list[Path]:
-    """Return the finished WARC files of a job, those that were begun first in front."""
-    files = chain.from_iterable(folder.glob(f"*{WARC}") for folder in folders_of(jobdir))
-    # Names of a crawl's files begin with the time.
-    return sorted(files, key=lambda path: path.name)
-
-
-def has_archive(jobdir: Path) -> bool:
-    """Return whether there is a WARC file, an open one too, or an index of one."""
-    patterns = (f"*{WARC}", f"*{WARC}{OPEN}", "*.cdxj")
-    folders = folders_of(jobdir)
-    return any(True for each in folders for pattern in patterns for _ in each.glob(pattern))
-
-
-def is_being_written(jobdir: Path) -> bool:
-    """Return whether a crawl writes WARC files of a job, or will open the next one."""
-    return any(is_locked(folder) for folder in folders_of(jobdir))
-
-
 def segment_of(path: Path) -> str:
     """Return the process that wrote a WARC file: "p1" ... of ``scrapy node``, else "0"."""
     names = (path.parent.name, path.parent.parent.name)
-    return next((name for name in names if _PROCESS.fullmatch(name)), "0")
+    return next((name for name in names if PROCESS.fullmatch(name)), "0")
 
 
 class Follower:

@@ -66,7 +66,7 @@ def rows_of(
     :raises ArchiveError: the index of an earlier file has a broken line
     :raises OSError: the file cannot be read, or is gone
     """
-    lines = _index_of(path)
+    lines = index_lines(path)
     reader = _Reader(path, tables, place, fault)
     for table, row in reader.read(lines):
         row["crawl"] = place.crawl
@@ -77,7 +77,7 @@ def rows_of(
             yield table, row
 
 
-def _index_of(path: Path) -> dict[int, bytes]:
+def index_lines(path: Path) -> dict[int, bytes]:
     """Return the index lines of a file by offset, in their order: those beside it if they are
     current and whole, else lines made of the file."""
     index = index_path(path)

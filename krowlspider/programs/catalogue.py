@@ -11,10 +11,11 @@ from urllib.parse import quote
 
 from scrapy.exceptions import UsageError
 
+from krowlspider.archive.finished import folders_of, has_archive, is_being_written
 from krowlspider.archive.uploads import uploaded
 from krowlspider.catalogue.columns import TABLES, USUAL
 from krowlspider.catalogue.databases import sink_at
-from krowlspider.catalogue.follow import Follower, folders_of, has_archive, is_being_written
+from krowlspider.catalogue.follow import Follower
 from krowlspider.catalogue.parquet import ParquetSink
 from krowlspider.config.validation import offline, validate
 from krowlspider.errors import JobError, KrowlError, counted

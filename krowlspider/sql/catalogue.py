@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from krowlspider.catalogue.follow import finished
+from krowlspider.archive.finished import finished
 from krowlspider.catalogue.parquet import MARKERS
 
 if TYPE_CHECKING:

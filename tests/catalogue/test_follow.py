@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.disk import OPEN, lock_directory
+from krowlspider.archive.finished import finished, folders_of, has_archive
 from krowlspider.catalogue import follow
 from krowlspider.catalogue.columns import USUAL
-from krowlspider.catalogue.follow import Follower, finished, folders_of, has_archive, segment_of
+from krowlspider.catalogue.follow import Follower, segment_of
 from tests.catalogue.warcs import archived, fetch
 
 if TYPE_CHECKING:

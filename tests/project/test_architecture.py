@@ -43,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         *BASE,
     },
     "graph": {"archive", "catalogue", "corpus", "fetch", "urls", "internals.frostwork"},
-    "sql": {"catalogue", "frontier", *BASE},
+    "sql": {"archive", "catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},

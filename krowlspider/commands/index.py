@@ -1,0 +1,7 @@
+"""``scrapy index``."""
+
+from krowlspider.programs.deferred import DeferredCommand
+
+
+class Command(DeferredCommand):
+    program = "krowlspider.programs.index"

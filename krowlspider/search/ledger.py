@@ -1,0 +1,263 @@
+"""What is known of all pages, on disk, and which of them have to be written to the index.
+
+The ledger is the truth, and the segments follow it: a page is marked in the batch that changes it,
+and the mark is removed once the segments with its document are durable. So a kill costs repeated
+work, and nothing else. It shares the LevelDB of the links.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from krowlspider.corpus.copies.fingerprints import bands, bits_apart, overlap, sketch
+from krowlspider.corpus.sites.answers import Site  # noqa: TC001 (msgspec reads it)
+from krowlspider.search.links import PAGE, LinkStore, Page, host_hash, pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Of near duplicates the first is in the index: those with so much of their text in common.
+SIMILARITY = 0.8
+# Texts under one key that are compared: a hostile site could make millions.
+COMPARED = 200
+_FILE, _SCANNED, _DIRTY, _ANCHORS, _LATER = b"F", b"f", b"d", b"a", b"A"
+_SITE, _OF_HOST, _PAYLOAD = b"s", b"h", b"g"
+_EXACT, _BAND, _COPY = b"x", b"b", b"c"
+_SYNC = b"m"
+_ID, _SKETCH = 16, 8
+_PART = 10_000
+
+
+class State(IntEnum):
+    """What the index has of a page. The value is stored."""
+
+    WAITING = 0
+    KEPT = 1
+    COPY = 2
+    REFUSED = 3
+    ABSENT = 4
+
+
+class File(msgspec.Struct, array_like=True, frozen=True):
+    """A WARC file: the number of its JOBDIR, and its path below that."""
+
+    jobdir: int
+    name: str
+
+
+class Payload(NamedTuple):
+    """Where the capture is that has a payload."""
+
+    file: int
+    offset: int
+    length: int
+
+
+class SiteRecord(msgspec.Struct, array_like=True):
+    """The newest robots.txt of a host, and the capture that it is of."""
+
+    latest: tuple[str, int, int]
+    site: Site
+
+
+class Dirty(NamedTuple):
+    """A page whose document has to be made, in the order of the captures; ``mark`` is its key."""
+
+    mark: bytes
+    key: bytes
+
+
+_file = msgspec.msgpack.Decoder(File).decode
+_site = msgspec.msgpack.Decoder(SiteRecord).decode
+_payload = msgspec.msgpack.Decoder(Payload).decode
+
+
+class Ledger:
+    """The pages of an index. ``links`` is the store of links with which it shares a LevelDB."""
+
+    def __init__(self, links: LinkStore):
+        self.links = links
+        self.db = links.db
+        self._apart = bits_apart(SIMILARITY)
+
+    # Files
+
+    def number_of(self, file: File) -> int:
+        """Return the number of a file, a new one if it is not known yet."""
+        key = _SCANNED + pack(file)
+        known = self.db.get(key)
+        if known is not None:
+            return int.from_bytes(known[:4], "big")
+        last = next(self.db.iterator(prefix=_FILE, reverse=True, include_value=False), None)
+        number = 0 if last is None else int.from_bytes(last[1:], "big") + 1
+        with self.db.write_batch(transaction=True) as batch:
+            batch.put(key, number.to_bytes(4, "big") + b"\0")
+            batch.put(_FILE + number.to_bytes(4, "big"), pack(file))
+        return number
+
+    def file(self, number: int) -> File:
+        return _file(self.db.get(_FILE + number.to_bytes(4, "big")))
+
+    def is_scanned(self, file: File) -> bool:
+        return (self.db.get(_SCANNED + pack(file)) or b"\0")[-1:] == b"\1"
+
+    def scanned(self, file: File) -> None:
+        """Note durably that all captures of a file are in the ledger."""
+        number = self.number_of(file).to_bytes(4, "big")
+        self.db.put(_SCANNED + pack(file), number + b"\1", sync=True)
+
+    # Pages
+
+    def page(self, key: bytes) -> Page | None:
+        return self.links.page(key)
+
+    def put(self, batch: Any, key: bytes, page: Page) -> None:
+        batch.put(PAGE + key, pack(page))
+
+    def mark(self, batch: Any, key: bytes, page: Page) -> None:
+        """Have the document of a page made again."""
+        batch.put(_dirty_key(key, page), b"")
+
+    def mark_of(self, key: bytes, page: Page) -> bytes:
+        """Return the key of the mark of a page, whether it is there or not."""
+        return _dirty_key(key, page)
+
+    def dirty(self) -> Iterator[Dirty]:
+        """Yield the pages that are marked, in the order of their captures."""
+        for key in self.db.iterator(prefix=_DIRTY, include_value=False):
+            yield Dirty(key, key[-_ID:])
+
+    def done(self, marks: list[bytes]) -> None:
+        """Remove marks: what they asked for is durable in the segments."""
+        with self.db.write_batch() as batch:
+            for each in marks:
+                batch.delete(each)
+
+    def sync(self) -> None:
+        self.db.put(_SYNC, b"", sync=True)
+
+    # Payloads
+
+    def payload(self, digest: str) -> Payload | None:
+        value = self.db.get(_PAYLOAD + digest.encode())
+        return None if value is None else _payload(value)
+
+    def put_payload(self, batch: Any, digest: str, payload: Payload) -> None:
+        batch.put(_PAYLOAD + digest.encode(), pack(payload))
+
+    # Sites
+
+    def site(self, host: str) -> SiteRecord | None:
+        value = self.db.get(_SITE + host_hash(host))
+        return None if value is None else _site(value)
+
+    def put_site(self, batch: Any, host: str, record: SiteRecord) -> None:
+        batch.put(_SITE + host_hash(host), pack(record))
+
+    def put_host(self, batch: Any, host: str, key: bytes) -> None:
+        batch.put(_OF_HOST + host_hash(host) + key, b"")
+
+    def pages_of(self, host: str) -> Iterator[bytes]:
+        for key in self.db.iterator(prefix=_OF_HOST + host_hash(host), include_value=False):
+            yield key[-_ID:]
+
+    # Anchors
+
+    def anchors_changed(self, batch: Any, key: bytes) -> None:
+        batch.put(_ANCHORS + key, b"")
+
+    def anchors_read(self, batch: Any, key: bytes) -> None:
+        batch.delete(_ANCHORS + key)
+        batch.delete(_LATER + key)
+
+    def later(self, batch: Any, key: bytes) -> None:
+        """Have the anchors of a page looked at at the end of the run."""
+        batch.delete(_ANCHORS + key)
+        batch.put(_LATER + key, b"")
+
+    def with_anchors(self, *, later: bool) -> Iterator[list[bytes]]:
+        """Yield parts of the pages whose anchors have changed, and with ``later`` of those too that
+        were put off."""
+        for prefix in (_ANCHORS, _LATER) if later else (_ANCHORS,):
+            with self.db.iterator(prefix=prefix, include_value=False) as keys:
+                while part := [key[1:] for key in islice(keys, _PART)]:
+                    yield part
+
+    # Copies
+
+    def original_of(self, key: bytes, page: Page) -> bytes | None:
+        """Return the page that is in the index in the place of this one: that with the same words,
+        or one with nearly the same text. Its capture comes before that of this page."""
+        found: bytes | None = self.db.get(_EXACT + page.exact)
+        if found is not None and found != key:
+            other = self._kept(found, page)
+            if other is not None and other.exact == page.exact:
+                return found
+        ours = sketch(page.minhash) if page.minhash else 0
+        best: tuple[float, bytes] | None = None
+        for other_key in self._candidates(page.minhash, ours):
+            other = None if other_key == key else self._kept(other_key, page)
+            if other is None or not other.minhash:
+                continue
+            share = overlap(other.minhash, page.minhash)
+            if share >= SIMILARITY and (best is None or (-share, other_key) < (-best[0], best[1])):
+                best = share, other_key
+        return None if best is None else best[1]
+
+    def _kept(self, key: bytes, page: Page) -> Page | None:
+        other = self.page(key)
+        if other is None or other.state != State.KEPT:
+            return None
+        return other if other.at < page.at else None
+
+    def _candidates(self, minhash: bytes, ours: int) -> set[bytes]:
+        found = set()
+        for band in bands(minhash):
+            known = self.db.get(_BAND + band) or b""
+            for start in range(0, len(known), _SKETCH + _ID):
+                theirs = int.from_bytes(known[start : start + _SKETCH], "big")
+                if (ours ^ theirs).bit_count() <= self._apart:
+                    found.add(known[start + _SKETCH : start + _SKETCH + _ID])
+        return found
+
+    def remember(self, batch: Any, key: bytes, page: Page) -> None:
+        """Have later pages compared with this one, which is in the index."""
+        exact = self.db.get(_EXACT + page.exact)
+        if exact != key:
+            batch.put(_EXACT + page.exact, key)
+            later = None if exact is None else self.page(exact)
+            if later is not None and later.state == State.KEPT and later.exact == page.exact:
+                # It was in the index before this one was read.
+                self.mark(batch, exact, later)
+        if not page.minhash:
+            return
+        entry = sketch(page.minhash).to_bytes(_SKETCH, "big") + key
+        for band in bands(page.minhash):
+            known = self.db.get(_BAND + band) or b""
+            if entry not in known:
+                # Of many the newest count: the first may be gone.
+                kept = known[-(COMPARED - 1) * len(entry) :]
+                batch.put(_BAND + band, kept + entry)
+
+    def put_copy(self, batch: Any, original: bytes, key: bytes) -> None:
+        batch.put(_COPY + original + key, b"")
+
+    def release_copies(self, batch: Any, original: bytes) -> None:
+        """Have the pages made again for which this one stood in the index."""
+        found = self.db.iterator(prefix=_COPY + original, include_value=False)
+        for at in found:
+            key = at[-_ID:]
+            batch.delete(at)
+            page = self.page(key)
+            if page is not None and page.state == State.COPY and page.original == original:
+                self.mark(batch, key, page)
+
+
+def _dirty_key(key: bytes, page: Page) -> bytes:
+    file, offset = page.at
+    place = (file + 1).to_bytes(4, "big") + max(offset, 0).to_bytes(8, "big")
+    return _DIRTY + place + key
