@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 # Queries of a set, and results in which the page is looked for.
 QUERIES = 500
 DEPTH = 20
+# Bytes of the largest page that is read: larger ones are change logs and lists.
+_SIZE_MAX = 60_000
 # Pages with many right answers are no known items.
 _RIGHT_MAX = 3
-_INDEXES = re.compile(r"genindex|bookindex|/search\.html|/modindex|py-modindex")
+_INDEXES = re.compile(r"genindex|bookindex|\bsearch\.html|modindex")
 _TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 # What each page of a manual has in its title.
 _OF_ALL = re.compile(r"\s+(?:&#8212;|&mdash;|—) Python .*|^PostgreSQL: Documentation: ")
 _NUMBER = re.compile(r"^(?:Chapter |Appendix |Part )?[A-Z0-9IVX]+(?:\.[0-9]+)*\.\s+")
 _SPHINX = re.compile(r'<a href="([^"]+)">([^<]{3,80})</a>')
-_DOCBOOK = re.compile(
-    r'<dt[^>]*>([^<]{3,80}?),\s*<a class="indexterm" href="([^"]+)"', re.DOTALL
-)
+_DOCBOOK = re.compile(r'<dt[^>]*>([^<]{3,80}?),\s*<a class="indexterm" href="([^"]+)"', re.DOTALL)
 
 
 @dataclass
@@ -72,8 +72,8 @@ def measure(queries: int = QUERIES) -> dict[str, Any]:
         ways = _ways(searcher)
         figures: dict[str, Any] = {"pages": searcher.opened.view().page_count}
         known = {url for url in files if not _INDEXES.search(url)}
-        for name, items in sets.items():
-            items = [each for each in items if each.right & known]
+        for name, chosen in sets.items():
+            items = [each for each in chosen if each.right & known]
             figures[name] = {"queries": len(items)}
             for way, search in ways.items():
                 begun = time.perf_counter()
@@ -123,6 +123,8 @@ def _files(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield each page with its URL; each manual is a host."""
     for path in sorted(root.rglob("*.html")):
         if path.is_symlink() or not path.is_file():
+            continue
+        if path.stat().st_size > _SIZE_MAX and not _INDEXES.search(path.name):
             continue
         manual, *rest = path.relative_to(root).parts
         host = re.sub("[^a-z0-9]+", "-", manual.lower()).strip("-")
@@ -200,7 +202,10 @@ def _write(folder: Path, files: Mapping[str, Path]) -> None:
 
 def table(figures: Mapping[str, Any]) -> str:
     """Return the figures as a table of Markdown."""
-    lines = ["| queries | ranked by | MRR | first is right | ms |", "| --- | --- | --- | --- | --- |"]
+    lines = [
+        "| queries | ranked by | MRR | first is right | ms |",
+        "| --- | --- | --- | --- | --- |",
+    ]
     for name, found in figures.items():
         if not isinstance(found, dict):
             continue

@@ -25,7 +25,7 @@ def meant(view: View, query: Query, compiled: Compiled) -> str:
     searcher, fold = view.searcher, view.compiler.analysers[FOLDED].analyze
 
     def frequency(word: str) -> int:
-        names = [("body", word), *view.compiler.stems(word, compiled.spoken)]
+        names = [("body", word), ("title", word), *view.compiler.stems(word, compiled.spoken)]
         return max(int(searcher.doc_freq(name, each)) for name, each in names)
 
     def near(word: str) -> list[str]:

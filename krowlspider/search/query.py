@@ -122,8 +122,9 @@ class _Reader:
         # Words that wait for what comes next.
         self._not: re.Match[str] | None = None
         self._or: re.Match[str] | None = None
-        # Whether an alternative may be added to the last clause.
+        # Whether an alternative may be added to the last clause; whether a filter came last.
         self._is_open = False
+        self._is_behind_filter = False
 
     def query(self, text: str) -> Query:
         self._or = None
@@ -136,7 +137,11 @@ class _Reader:
 
     def take(self, found: re.Match[str]) -> None:
         word = found["word"]
+        is_behind_filter, self._is_behind_filter = self._is_behind_filter, False
         if not (found["no"] or found["name"]):
+            if word == "OR" and is_behind_filter:
+                # Values of one filter are alternatives anyway.
+                return
             if word == "OR" and self._is_open and self._or is None:
                 self._or = found
                 return
@@ -149,6 +154,7 @@ class _Reader:
             negated = is_negative or self._not is not None
             self._not = self._or = None
             self._is_open = False
+            self._is_behind_filter = True
             self._add_filter(found, _NAMES[name], is_negative=negated)
             return
         if self._not is not None:

@@ -54,7 +54,8 @@ def index(folder: Path, pages: Iterable[Page], jobdirs: Sequence[Path] = ()) -> 
     writer.commit()
     writer.wait_merging_threads()
     state = {"form": FORM, "jobdirs": [str(each) for each in jobdirs]}
-    (folder / STATE).write_text(json.dumps(state))
+    (folder / "draft").write_text(json.dumps(state))
+    (folder / "draft").replace(folder / STATE)
     return folder
 
 
