@@ -106,7 +106,9 @@ def _ways(searcher: Searcher) -> Mapping[str, Callable[[str], list[str]]]:
         return [view.searcher.doc(at).get_first("url") for _, at in found.hits]
 
     def ours(text: str) -> list[str]:
-        return [each.url for each in searcher.search(parse(text), limit=DEPTH).results]
+        return [
+            each.url for each in searcher.search(parse(text), limit=DEPTH, snippets=False).results
+        ]
 
     return {
         "BM25 of the body": lambda text: plain(text, ("body",)),

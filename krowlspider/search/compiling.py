@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
 # How much a term counts in each field.
-BOOSTS = {"title": 4.0, "headings": 1.6, "anchors": 2.0, "body": 1.0}
+BOOSTS = {"title": 0.7, "headings": 0.3, "anchors": 0.2, "body": 1.0}
 # In the stems of a language: less than the word itself, which is counted besides.
-STEMMED = 0.7
-CJK_BOOST = 1.2
+STEMMED = 0.2
+CJK_BOOST = 1.0
 # What words count that stand one behind the other, in the order of the query.
-PHRASE_BOOSTS = {"title": 4.0}
+PHRASE_BOOSTS = {"title": 0.7}
 # Words of the index that a prefix stands for, at most: the most frequent of those that are read.
 PREFIXED_MAX = 64
 PREFIXES_READ = 2000
@@ -210,7 +210,7 @@ class Compiler:
                 known = self.prefixed("title", prefix, PREFIXES_READ)
                 forms |= {each for each, _ in known if stemmer(each) == [stem]}
         forms.discard(word)
-        boost = BOOSTS["title"] * STEMMED
+        boost = BOOSTS["title"] / 2
         return [
             (f"title as {form}", self._boost(self._one("title", form), boost))
             for form in sorted(forms)[:FORMS_MAX]

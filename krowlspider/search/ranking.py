@@ -62,7 +62,7 @@ def score(page: Evidence, words: Sequence[str], name: str = "") -> Score:
     """
     parts = [("text", page.text, "BM25 of title, headings, anchor texts and body")]
     likeness = title_likeness(words, page.title)
-    parts.append(("title", 1.0 + TITLE_WEIGHT * likeness, f"likeness {likeness:.2f}"))
+    parts.append(("title", 1.0 + TITLE_WEIGHT * likeness**2, f"likeness {likeness:.2f}"))
     hosts = min(log2(1.0 + max(0, page.linking_hosts)), _LOG_MAX)
     strength = page.anchors / (page.anchors + _ANCHOR_HALF) if page.anchors > 0.0 else 0.0
     parts.append(

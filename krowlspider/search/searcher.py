@@ -103,8 +103,10 @@ class Searcher:
         offset: int = 0,
         rank: str = RANKS_BY[0],
         explain: bool = False,
+        snippets: bool = True,
     ) -> Found:
-        """Return pages ``offset`` to ``offset + limit`` of those for a query.
+        """Return pages ``offset`` to ``offset + limit`` of those for a query. With ``snippets``
+        their texts are read from the archive.
 
         :raises SearchError: the index cannot be read
         """
@@ -124,7 +126,7 @@ class Searcher:
         marker = Marker(view, query, compiled)
         limit = max(0, min(limit, LIMIT_MAX))
         results = [
-            self._result(view, page, marker, compiled, explain=explain)
+            self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
             for page in ranked[max(0, offset) : max(0, offset) + limit]
         ]
         other = meant(view, query, compiled) if total < _FEW and compiled.is_of_words else ""
@@ -191,11 +193,20 @@ class Searcher:
             page.score = scores[page.first("url")]
 
     def _result(
-        self, view: View, page: _Page, marker: Marker, compiled: Compiled, *, explain: bool
+        self,
+        view: View,
+        page: _Page,
+        marker: Marker,
+        compiled: Compiled,
+        *,
+        explain: bool,
+        snippets: bool,
     ) -> Result:
         url = page.first("url")
         place = _place(page)
-        text = None if place is None else self._texts.read(url, place, view.jobdirs)
+        text = None
+        if snippets and place is not None:
+            text = self._texts.read(url, place, view.jobdirs)
         parts = page.score.parts
         if explain:
             parts += _leaf_scores(view, compiled, page)
