@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from krowlspider.search.snippets import Piece
 
 # Pages that are ranked: the best by their text. Further ones are counted only.
-RANKED_MAX = 200
+RANKED_MAX = 100
 # Pages of an answer at most.
 LIMIT_MAX = 100
 # Pages whose anchor texts have the words that are looked at.

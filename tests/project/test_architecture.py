@@ -68,6 +68,7 @@ PURE = (
     *("corpus.text.part", "corpus.tallies"),
     *("graph.hosts", "graph.salsa"),
     *("corpus.optouts", "corpus.sites.answers"),
+    *("search.filters", "search.query", "search.ranking", "search.snippets", "search.spelling"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

@@ -183,7 +183,7 @@ async def test_json_is_for_programs(folder: Path):
     ("target", "says"),
     [
         ("/search.json", "give ?q="),
-        ("/search.json?q=kiwi&page=0", "page=0: give 1 to 200"),
+        ("/search.json?q=kiwi&page=0", "page=0: give 1 to 100"),
         ("/search.json?q=kiwi&limit=101", "limit=101: give 1 to 100"),
         ("/search.json?q=kiwi&lang=deutsch", "lang:deutsch is no language"),
         ("/search.json?q=-kiwi", "give ?q="),
