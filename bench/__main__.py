@@ -24,6 +24,7 @@
   documentation (``--sets DIR``; docs/recrawl-schedule.md)
 - ``requisites``: what it costs to find the requisites of a page
 - ``rows``: the frontier with rows of pages (``--urls 50000000 --queued-hosts 500000``)
+- ``search-index``: made documents into a search index, and pages from WARC files
 - ``sheets``: 100,000 sheets of KROWL_POLICIES
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
@@ -65,6 +66,7 @@ from bench import (
     recrawl,
     requisites,
     ringsim,
+    search,
     sheets,
     stages,
     trees,
@@ -200,6 +202,14 @@ def _duplicates(args: argparse.Namespace) -> None:
     _write("duplicates", rows)
 
 
+def _search_index(args: argparse.Namespace) -> None:
+    figures = [search.made(count, args.scratch) for count in args.urls]
+    figures.append(search.warc(args.pages, args.rounds, args.scratch))
+    for each in figures:
+        print(corpus.table(each))
+    _write("search-index", figures)
+
+
 def _follow(args: argparse.Namespace) -> None:
     figures = follow.measure(_shape(args), pages=args.pages, rounds=args.rounds)
     print(corpus.table(figures))
@@ -329,6 +339,7 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "recrawl": _recrawl,
     "requisites": _requisites,
     "rows": _rows,
+    "search-index": _search_index,
     "sheets": _sheets,
     "ring": _ring,
     "forwarding": _forwarding,
@@ -348,6 +359,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "rows": {"urls": [50_000_000], "queued_hosts": [500_000]},
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
+    "search-index": {"urls": [1_000_000], "pages": 2000},
     "sheets": {"pages": 8000, "rounds": 5},
     "trees": {"hosts": [80], "pages": 4000, "rounds": 12},
     "transit": {

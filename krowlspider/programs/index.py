@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,7 +59,8 @@ class Command(Program):
         ):  # fmt: skip
             need(module, extra)
         sources = [self._source(name, is_awaited=opts.follow) for name in args]
-        build = partial(self._build, Path(opts.output), sources, follow=opts.follow)
+        jobdirs = [Path(name) for name in args]
+        build = partial(self._build, Path(opts.output), sources, jobdirs, follow=opts.follow)
         try:
             counts, faults = watched(build)
         except KeyboardInterrupt:
@@ -66,9 +69,16 @@ class Command(Program):
         self._report(counts, faults)
 
     def _build(
-        self, folder: Path, sources: list[Path], watch: Watch, *, follow: bool
+        self,
+        folder: Path,
+        sources: list[Path],
+        jobdirs: list[Path],
+        watch: Watch,
+        *,
+        follow: bool,
     ) -> tuple[Counter[str], list[str]]:
-        builder = Builder(folder, sources, tell=self.say, watch=watch)
+        _accept_gemini()
+        builder = Builder(folder, sources, tell=self.say, watch=watch, jobdirs=jobdirs)
         try:
             builder.run(follow=follow)
         finally:
@@ -104,3 +114,9 @@ class Command(Program):
             self.say(f"{number:>14,}  {name.removeprefix(_LEFT_OUT)}")
         for fault in faults:
             self.complain(fault, FOUND_WRONG)
+
+
+def _accept_gemini() -> None:
+    """Have gemini URLs taken in this process, where the version knows them."""
+    with suppress(ImportError):
+        import_module("krowlspider.urls.gemini").accept_gemini(is_on=True)

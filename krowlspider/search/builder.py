@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from krowlspider.archive.reading import read_record
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.errors import KrowlError, counted
 from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, content_of, refusal_in
+from krowlspider.search.gone import gone_pages
 from krowlspider.search.ledger import Dirty, File, Ledger, State
 from krowlspider.search.links import LinkStore
 from krowlspider.search.scan import Scanner
@@ -92,6 +94,8 @@ class Segments:
         self.index = open_index(folder, make=True)
         # With more threads the order of documents in a segment would change from run to run.
         self._writer = self.index.writer(heap, 1)
+        # Those of a killed commit have the names that the next one will give.
+        self._writer.garbage_collect_files()
 
     def remove(self, key: bytes) -> None:
         self._writer.delete_documents_by_term("id", key.hex())
@@ -148,7 +152,8 @@ class Builder:
     """Builds the index in ``folder`` from the crawls in ``sources``.
 
     ``counts`` counts pages and documents, ``faults`` are lines for a person. ``tell`` is called
-    with a line for each file. ``watch`` is asked before each page is read.
+    with a line for each file. The rows of ``jobdirs`` say which pages are gone. ``watch`` is asked
+    before each page is read.
 
     :raises KrowlError: another process builds it, or it has another form
     """
@@ -162,12 +167,14 @@ class Builder:
         watch: Watch | None = None,
         heap: int = HEAP,
         part: int = PART,
+        jobdirs: Iterable[Path] = (),
     ):
         self.counts: Counter[str] = Counter()
         self.faults: dict[str, None] = {}
         self._tell = tell
         self._watch = NoWatch() if watch is None else watch
         self._part = part
+        self._jobdirs = list(jobdirs)
         self._left_out: set[File] = set()
         folder.mkdir(parents=True, exist_ok=True)
         is_new = not (folder / STATE).exists()
@@ -192,16 +199,18 @@ class Builder:
         while True:
             # Asked first: a file that is finished in between is among those found.
             goes_on = follow and any(map(is_being_written, self._sources))
-            waiting = self._waiting()
+            waiting = self.waiting()
             for path, file in waiting:
-                self._scan(path, file)
+                self.take(path, file)
+            if not goes_on:
+                self._take_gone()
             if waiting or not goes_on:
                 self.settle(is_last=not goes_on)
             if not goes_on:
                 return
             sleep(LOOK)
 
-    def _waiting(self) -> list[tuple[Path, File]]:
+    def waiting(self) -> list[tuple[Path, File]]:
         """Return the files that are not in the ledger, those that were begun first in front."""
         found = [
             (path, File(self._setup.jobdirs.index(str(source)), str(path.relative_to(source))))
@@ -214,7 +223,7 @@ class Builder:
         ]
         return sorted(waiting, key=lambda each: (each[0].name, each[1].jobdir))
 
-    def _scan(self, path: Path, file: File) -> None:
+    def take(self, path: Path, file: File) -> None:
         before = self.counts["captures"]
         # One that cannot be read is tried again by the next run.
         self._left_out.add(file)
@@ -230,6 +239,11 @@ class Builder:
         self.counts["files"] += 1
         found = self.counts["captures"] - before
         self._tell(f"{path.name}: {counted(found, 'capture')}")
+
+    def _take_gone(self) -> None:
+        for gone in chain.from_iterable(map(gone_pages, self._jobdirs)):
+            with self.ledger.db.write_batch(transaction=True) as batch:
+                self.counts["gone by rows"] += self._scanner.take_gone(batch, *gone)
 
     def settle(self, *, is_last: bool = True) -> None:
         """Make the documents of all pages that have changed, and of those with other anchors.
@@ -256,12 +270,15 @@ class Builder:
             marks.append(dirty.mark)
             if len(marks) >= self._part or chars >= PART_CHARS:
                 break
-        if not marks:
-            return False
+        if marks:
+            self.commit(marks)
+        return bool(marks)
+
+    def commit(self, marks: list[bytes]) -> None:
+        """Make durable what was put into the index, and then remove the marks that asked for it."""
         self.ledger.sync()
         self.segments.commit()
         self.ledger.done(marks)
-        return True
 
     def _make(self, dirty: Dirty) -> int:
         """Make the document of a page anew; return the characters of its text."""
@@ -276,30 +293,34 @@ class Builder:
         except NoDocument as error:
             self._drop(key, page, State.REFUSED, str(error))
             return 0
+        except FileNotFoundError:
+            # What is in the index stays there.
+            self.counts["left out/its WARC file is gone"] += 1
+            return 0
         self.put(key, page, content)
         return len(content.text)
 
     def _content(self, key: bytes, page: Page) -> Content:
-        """:raises NoDocument: the page has no document, or refuses to be in an index"""
+        """:raises NoDocument: the page has no document, or refuses to be in an index
+        :raises FileNotFoundError: its WARC file is gone
+        """
+        site = self.ledger.site(host_of(page.url))
+        said = [] if site is None else site.site.signals_for(page.url, "html")
+        _check(said)
         reason = self._watch.reading(key)
         if reason is not None:
             raise NoDocument(reason)
         path = self._path_of(self.ledger.file(page.file))
         try:
             answer = answer_of(*read_record(path, page.offset, BLOCK_MAX))
-        except FileNotFoundError as error:
-            raise NoDocument("its WARC file is gone") from error
+            content = content_of(page.url, answer, said)
         except RecordError as error:
             raise NoDocument("damaged") from error
         except MemoryError as error:
             raise NoDocument("out of memory") from error
-        site = self.ledger.site(host_of(page.url))
-        said = [] if site is None else site.site.signals_for(page.url, "html")
-        content = content_of(page.url, answer, said)
-        self._watch.read()
-        refusal = refusal_in(content.signals)
-        if refusal is not None:
-            raise NoDocument(f"refused/{refusal}")
+        finally:
+            self._watch.read()
+        _check(content.signals)
         return content
 
     def put(self, key: bytes, page: Page, content: Content) -> None:
@@ -310,7 +331,13 @@ class Builder:
             # What was not read before is as old as its payload.
             page.changed = page.fetched
         page.exact, page.minhash, page.core = marks
-        original = self.ledger.original_of(key, page) if content.text else None
+        known = self.ledger.known(page)
+        like = self.ledger.like(key, page, known) if content.text else []
+        original = min(
+            (each for each in like if each.is_before),
+            key=lambda each: (-each.share, each.page.at),
+            default=None,
+        )
         about = self._links.anchors(page.url)
         with self.ledger.db.write_batch(transaction=True) as batch:
             if page.state == State.KEPT and (is_other or original is not None):
@@ -319,16 +346,20 @@ class Builder:
             if page.is_written:
                 self.segments.remove(key)
             if original is None:
+                if is_other or page.state != State.KEPT:
+                    # One copy alone is in the index, in whatever order they are read.
+                    for each in like:
+                        self.ledger.mark(batch, each.key, each.page)
                 page.state, page.reason, page.original = State.KEPT, "", b""
                 page.is_written = True
                 page.anchors, page.hosts = about.digest, about.hosts
                 if content.text:
-                    self.ledger.remember(batch, key, page)
+                    self.ledger.remember(batch, key, page, known)
                 self.segments.add(key, page, self.ledger.file(page.file), content, about)
                 self.counts["documents"] += 1
             else:
-                page.state, page.reason, page.original = State.COPY, "copy", original
-                self.ledger.put_copy(batch, original, key)
+                page.state, page.reason, page.original = State.COPY, "copy", original.key
+                self.ledger.put_copy(batch, original.key, key)
                 self.counts["left out/copy"] += 1
             self.ledger.put(batch, key, page)
 
@@ -366,6 +397,12 @@ class Builder:
     def _fault(self, text: str) -> None:
         if len(self.faults) < FAULTS_MAX:
             self.faults[text] = None
+
+
+def _check(signals: Iterable[str]) -> None:
+    """:raises NoDocument: one of these signals refuses an index of search"""
+    if (refusal := refusal_in(signals)) is not None:
+        raise NoDocument(f"refused/{refusal}")
 
 
 def _with_sources(folder: Path, setup: Setup, sources: list[Path]) -> Setup:

@@ -123,7 +123,8 @@ def answer_of(fields: Mapping[str, str], block: bytes) -> Answer:
 
 def _gemini_answer(block: bytes) -> Answer:
     """The parameters of the type are those of RFC 2045; ``lang`` is a list of BCP 47 tags."""
-    head = block[:_LINE_MAX].partition(b"\r\n")[0]
+    # Some servers end the line without its first byte.
+    head = block[:_LINE_MAX].partition(b"\n")[0]
     meta = head[3:].decode(errors="replace").strip()
     media, *parameters = (part.strip() for part in (meta or GEMTEXT).split(";"))
     given = {
@@ -131,7 +132,7 @@ def _gemini_answer(block: bytes) -> Answer:
         for name, equals, value in (each.partition("=") for each in parameters)
         if equals
     }
-    body = block[len(head) + 2 :][:BODY_MAX]
+    body = block[len(head) + 1 :][:BODY_MAX]
     language = given.get("lang", "").partition(",")[0]
     return Answer([], body, media.lower(), given.get("charset") or "utf-8", language)
 

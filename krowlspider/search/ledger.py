@@ -64,6 +64,27 @@ class SiteRecord(msgspec.Struct, array_like=True):
     site: Site
 
 
+class Known(NamedTuple):
+    """What the ledger has under the fingerprints of a text: the page with the same words, and by
+    key the entries of texts that may be like it. ``sketch`` is that of the text."""
+
+    exact: bytes | None
+    sketch: int
+    bands: dict[bytes, bytes]
+
+
+class Like(NamedTuple):
+    """A page that is like another one, and the share of the text that they have in common.
+
+    ``is_before``: its capture is the earlier one, so it stands for the other one in the index.
+    """
+
+    key: bytes
+    page: Page
+    share: float
+    is_before: bool
+
+
 class Dirty(NamedTuple):
     """A page whose document has to be made, in the order of the captures; ``mark`` is its key."""
 
@@ -189,59 +210,46 @@ class Ledger:
 
     # Copies
 
-    def original_of(self, key: bytes, page: Page) -> bytes | None:
-        """Return the page that is in the index in the place of this one: that with the same words,
-        or one with nearly the same text. Its capture comes before that of this page."""
-        found: bytes | None = self.db.get(_EXACT + page.exact)
-        if found is not None and found != key:
-            other = self._kept(found, page)
-            if other is not None and other.exact == page.exact:
-                return found
-        ours = sketch(page.minhash) if page.minhash else 0
-        best: tuple[float, bytes] | None = None
-        for other_key in self._candidates(page.minhash, ours):
-            other = None if other_key == key else self._kept(other_key, page)
-            if other is None or not other.minhash:
+    def like(self, key: bytes, page: Page, known: Known) -> list[Like]:
+        """Return the pages in the index that have the same words as a page, or nearly the same
+        text. ``known`` is what `known` has found for it."""
+        found = []
+        for other_key in self._candidates(known) - {key}:
+            other = self.page(other_key)
+            if other is None or other.state != State.KEPT:
                 continue
-            share = overlap(other.minhash, page.minhash)
-            if share >= SIMILARITY and (best is None or (-share, other_key) < (-best[0], best[1])):
-                best = share, other_key
-        return None if best is None else best[1]
-
-    def _kept(self, key: bytes, page: Page) -> Page | None:
-        other = self.page(key)
-        if other is None or other.state != State.KEPT:
-            return None
-        return other if other.at < page.at else None
-
-    def _candidates(self, minhash: bytes, ours: int) -> set[bytes]:
-        found = set()
-        for band in bands(minhash):
-            known = self.db.get(_BAND + band) or b""
-            for start in range(0, len(known), _SKETCH + _ID):
-                theirs = int.from_bytes(known[start : start + _SKETCH], "big")
-                if (ours ^ theirs).bit_count() <= self._apart:
-                    found.add(known[start + _SKETCH : start + _SKETCH + _ID])
+            share = 1.0 if other.exact == page.exact else 0.0
+            if not share and other.minhash and page.minhash:
+                share = overlap(other.minhash, page.minhash)
+            if share >= SIMILARITY:
+                found.append(Like(other_key, other, share, is_before=other.at < page.at))
         return found
 
-    def remember(self, batch: Any, key: bytes, page: Page) -> None:
+    def known(self, page: Page) -> Known:
+        """Return what is kept under the fingerprints of a page."""
+        keys = [_BAND + band for band in bands(page.minhash)]
+        get = self.db.get
+        ours = sketch(page.minhash) if page.minhash else 0
+        return Known(get(_EXACT + page.exact), ours, {key: get(key, b"") for key in keys})
+
+    def _candidates(self, known: Known) -> set[bytes]:
+        found = set() if known.exact is None else {known.exact}
+        for entries in known.bands.values():
+            for start in range(0, len(entries), _SKETCH + _ID):
+                theirs = int.from_bytes(entries[start : start + _SKETCH], "big")
+                if (known.sketch ^ theirs).bit_count() <= self._apart:
+                    found.add(entries[start + _SKETCH : start + _SKETCH + _ID])
+        return found
+
+    def remember(self, batch: Any, key: bytes, page: Page, known: Known) -> None:
         """Have later pages compared with this one, which is in the index."""
-        exact = self.db.get(_EXACT + page.exact)
-        if exact != key:
+        if known.exact != key:
             batch.put(_EXACT + page.exact, key)
-            later = None if exact is None else self.page(exact)
-            if later is not None and later.state == State.KEPT and later.exact == page.exact:
-                # It was in the index before this one was read.
-                self.mark(batch, exact, later)
-        if not page.minhash:
-            return
-        entry = sketch(page.minhash).to_bytes(_SKETCH, "big") + key
-        for band in bands(page.minhash):
-            known = self.db.get(_BAND + band) or b""
-            if entry not in known:
+        entry = known.sketch.to_bytes(_SKETCH, "big") + key
+        for band, entries in known.bands.items():
+            if entry not in entries:
                 # Of many the newest count: the first may be gone.
-                kept = known[-(COMPARED - 1) * len(entry) :]
-                batch.put(_BAND + band, kept + entry)
+                batch.put(band, entries[-(COMPARED - 1) * len(entry) :] + entry)
 
     def put_copy(self, batch: Any, original: bytes, key: bytes) -> None:
         batch.put(_COPY + original + key, b"")

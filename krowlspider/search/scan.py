@@ -6,7 +6,6 @@ has already, or has a later one of, is passed over: so a file may be read again 
 
 from __future__ import annotations
 
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +18,14 @@ from krowlspider.archive.reading import read_record
 from krowlspider.catalogue.rows import index_lines
 from krowlspider.corpus.pages import records
 from krowlspider.corpus.sites.answers import ROBOTS, Site, site_of
-from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, links_in, refusal_in
+from krowlspider.search.documents import (
+    BLOCK_MAX,
+    NoDocument,
+    answer_of,
+    is_indexable,
+    links_in,
+    refusal_in,
+)
 from krowlspider.search.ledger import Payload, SiteRecord
 from krowlspider.search.links import Page
 from krowlspider.search.schema import key_of
@@ -71,7 +77,7 @@ class _Capture(NamedTuple):
         if status in _GONE or status in _MOVED:
             return True
         # The index has no status of some revisits.
-        return False if status in {"200", "203", "304", ""} else None
+        return False if status in {"200", "203", "304", "-", ""} else None
 
 
 class Scanner:
@@ -124,9 +130,6 @@ class Scanner:
         if line.mime == REVISIT:
             # That of a 304 has no digest: it has no payload of its own.
             payload = self._ledger.payload(line.digest) if line.digest else None
-            if line.digest and payload is None:
-                self._counts["skipped/revisit of no record"] += 1
-                return
 
         def answer() -> Answer:
             if payload == own:
@@ -135,6 +138,9 @@ class Scanner:
             return self._answer_at(payload)
 
         found = _Capture(url, line, (line.timestamp, number, line.offset), payload, answer)
+        if payload is None and line.digest and not found.is_gone:
+            self._counts["skipped/revisit of no record"] += 1
+            return
         with self._ledger.db.write_batch(transaction=True) as batch:
             if payload == own and line.digest and found.is_gone is False:
                 self._ledger.put_payload(batch, line.digest, own)
@@ -170,7 +176,8 @@ class Scanner:
             page.url, page.digest, page.fetched = found.url, found.line.digest, when
             page.file, page.offset, page.length = found.payload
             page.at = found.latest[1:]
-            self._put_links(batch, found.url, found.answer)
+            may_link = found.line.mime == REVISIT or is_indexable(found.line.mime)
+            self._put_links(batch, found.url, found.answer if may_link else None)
         elif was[0] and page.file >= 0:
             # It is back, as it was before.
             place = Payload(page.file, page.offset, page.length)
@@ -180,6 +187,21 @@ class Scanner:
             ledger.mark(batch, key, page)
         ledger.put(batch, key, page)
 
+    def take_gone(self, batch: Any, url: str, second: int) -> bool:
+        """Take a page that is gone since an answer; return whether that is new.
+
+        A capture that came later than the answer says more.
+        """
+        key = key_of(url)
+        page = self._ledger.page(key)
+        if page is None or page.is_gone or _seconds(page.latest[0]) > second:
+            return False
+        page.is_gone = True
+        self._put_links(batch, url, None)
+        self._ledger.mark(batch, key, page)
+        self._ledger.put(batch, key, page)
+        return True
+
     def _answer_at(self, place: Payload) -> Answer:
         path = self._path_of(self._ledger.file(place.file))
         return answer_of(*read_record(path, place.offset, BLOCK_MAX))
@@ -188,9 +210,12 @@ class Scanner:
         """Put the links in an answer in the place of those that the page had; of None no links."""
         links: list[Link] = []
         if answer is not None and self._watch.reading(key_of(url)) is None:
-            with suppress(NoDocument, RecordError, FileNotFoundError):
+            try:
                 links = links_in(url, answer())
-            self._watch.read()
+            except (NoDocument, RecordError, FileNotFoundError):
+                self._counts["skipped/links not readable"] += 1
+            finally:
+                self._watch.read()
         for target in self._ledger.links.replace(batch, url, links):
             self._ledger.anchors_changed(batch, target)
         self._counts["links"] += len(links)

@@ -35,8 +35,9 @@ STEMMERS = {
 }  # fmt: skip
 # The same stemmer for the two written forms of Norwegian.
 _SAME = {"nb": "no", "nn": "no"}
-# Exact values. Those of the second line are stored too.
-_KEYS = ("id", "host", "domain", "scheme", "lang", "mime")
+# Exact values by which documents are filtered and counted, and those that name one.
+_KEYS = ("host", "domain", "scheme", "lang", "mime")
+_NAMES = ("id", "url")
 _TEXTS = ("title", "headings", "anchors", "body")
 CJK = "body_cjk"
 _DATES = ("fetched", "first_fetched", "changed")
@@ -119,7 +120,8 @@ def schema() -> Any:
         builder.add_text_field(
             name, stored=True, fast=True, tokenizer_name=_RAW, index_option="basic"
         )
-    builder.add_text_field("url", stored=True, tokenizer_name=_RAW, index_option="basic")
+    for name in _NAMES:
+        builder.add_text_field(name, stored=True, tokenizer_name=_RAW, index_option="basic")
     for name in _TEXTS:
         builder.add_text_field(name, stored=name == "title", tokenizer_name=FOLDED)
     for code in STEMMERS:

@@ -39,8 +39,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "corpus": {"krowlspider", "archive", "urls"},
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "search": {
-        *("archive", "catalogue", "cdx", "corpus", "fetch", "graph", "internals.frostwork", "job"),
-        *BASE,
+        *("archive", "catalogue", "cdx", "corpus", "fetch", "frontier", "graph", "job"),
+        *("internals.frostwork", *BASE),
     },
     "graph": {"archive", "catalogue", "corpus", "fetch", "urls", "internals.frostwork"},
     "sql": {"archive", "catalogue", "frontier", *BASE},

@@ -1,0 +1,298 @@
+"""What an index has of the captures in WARC files."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from krowlspider.errors import KrowlError
+from krowlspider.frontier.pages.row import PageRow
+from krowlspider.frontier.store.schema import PAGES
+from krowlspider.frontier.store.store import LevelStore
+from krowlspider.recrawl.gone import Absence, State
+from krowlspider.search.builder import Builder
+from krowlspider.search.links import LinkStore
+from krowlspider.search.schema import LINKS, STATE, page_id
+from krowlspider.urls.canonical import host_of
+from tests.archive.captures import STARTED
+from tests.catalogue.warcs import archived, fetch
+from tests.search.webs import found, page, stored, urls
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from pathlib import Path
+
+_HEAP = 15_000_000
+A, B = "https://a.test/", "https://b.test/"
+
+
+def build(folder: Path, *files: list[Any]) -> Path:
+    """Write WARC files, update the index of all that are there, and return its folder."""
+    if files:
+        archived(folder / "job" / "warc", *files)
+    update(folder / "index", folder / "job")
+    return folder / "index"
+
+
+def update(index: Path, *sources: Path) -> Counter[str]:
+    builder = Builder(index, sources, heap=_HEAP, jobdirs=sources)
+    try:
+        builder.run()
+    finally:
+        builder.close()
+    return builder.counts
+
+
+def documents(index: Path) -> dict[str, dict[str, Any]]:
+    return stored(index).documents
+
+
+def minute(number: int) -> datetime:
+    return datetime.fromtimestamp(int(STARTED) + 60 * number, UTC)
+
+
+def test_a_page_has_its_fields(tmp_path: Path):
+    index = build(tmp_path, [found(A + "x?b=2&a=1", 1)])
+    [(url, fields)] = documents(index).items()
+    assert url == A + "x?b=2&a=1"
+    place = fields.pop("place")[0]
+    assert (place.jobdir, place.file.partition("/")[0]) == (0, "warc")
+    expected = {
+        "id": page_id(url), "url": url, "host": "a.test", "domain": "a.test", "scheme": "https",
+        "lang": "en", "mime": "text/html", "title": "Title 1", "size": len(page(1)),
+        "linking_hosts": 0, "fetched": minute(0), "first_fetched": minute(0), "changed": minute(0),
+    }  # fmt: skip
+    assert expected.items() <= {name: values[0] for name, values in fields.items()}.items()
+
+
+def test_text_is_found_as_it_is_and_by_its_stem(tmp_path: Path):
+    index = build(tmp_path, [found(A, 1, extra="Crème running")])
+    assert urls(index, "body", "creme") == urls(index, "body_en", "run") == {A}
+    assert urls(index, "body", "run") == urls(index, "body_de", "run") == set()
+    assert urls(index, "headings", "heading") == urls(index, "title", "1") == {A}
+
+
+def test_scripts_without_spaces_are_pairs_of_characters(tmp_path: Path):
+    text = (
+        "<title>東京</title><p>明日は雨が降るでしょう。Unicode と今日の天気はどうですか。".encode()
+    )
+    index = build(tmp_path, [fetch(A, text * 3, mime=b"text/html; charset=utf-8")])
+    assert urls(index, "body_cjk", "明日") == urls(index, "body_cjk", "東京") == {A}
+    assert urls(index, "body", "unicode") == {A}
+    assert urls(index, "body", "明日は雨が降るでしょう") == set()
+
+
+def test_plain_text_has_its_first_line_as_title(tmp_path: Path):
+    body = "\n  Read me\n\nAbout the river and the garden of the forest."
+    index = build(tmp_path, [fetch(A, body.encode(), mime=b"text/plain")])
+    assert documents(index)[A]["title"] == ["Read me"]
+    assert urls(index, "body", "river") == {A}
+
+
+def test_other_types_have_no_document(tmp_path: Path):
+    index = build(tmp_path, [fetch(A, b"\x89PNG", mime=b"image/png"), found(B, 1)])
+    assert documents(index).keys() == {B}
+
+
+def test_a_changed_page_is_replaced(tmp_path: Path):
+    build(tmp_path, [found(A, 1)])
+    index = build(tmp_path, [found(A, 2, 5)])
+    assert documents(index)[A]["title"] == ["Title 2"]
+    assert urls(index, "body", "number1") == set()
+    dates = [documents(index)[A][name][0] for name in ("first_fetched", "fetched", "changed")]
+    assert dates == [minute(0), minute(5), minute(5)]
+
+
+def test_another_number_is_no_change_of_the_text(tmp_path: Path):
+    build(tmp_path, [found(A, 1, extra="Seen 17 times")])
+    index = build(tmp_path, [found(A, 1, 5, extra="Seen 18 times")])
+    dates = [documents(index)[A][name][0] for name in ("fetched", "changed")]
+    assert dates == [minute(5), minute(0)]
+
+
+@pytest.mark.parametrize("status", [b"404 Not Found", b"410 Gone", b"301 Moved Permanently"])
+def test_a_page_that_is_gone_is_removed_until_it_is_back(tmp_path: Path, status: bytes):
+    build(tmp_path, [found(A, 1, links={B: "to b"}), found(B, 2)])
+    index = build(tmp_path, [fetch(A, b"no", status=status, minute=5)])
+    assert documents(index).keys() == {B}
+    assert urls(index, "anchors", "b") == set()
+    # The payload is known: a revisit.
+    build(tmp_path, [found(A, 1, 9, links={B: "to b"})])
+    assert documents(index).keys() == {A, B}
+    assert urls(index, "anchors", "b") == {B}
+
+
+def test_pages_that_share_an_error_page_are_gone(tmp_path: Path):
+    """The second answer is a revisit of the first one."""
+    gone = [fetch(url, b"no such page", status=b"404 Not Found", minute=5) for url in (A, B)]
+    index = build(tmp_path, [found(A, 1), found(B, 2), *gone])
+    assert documents(index) == {}
+
+
+def test_an_error_that_may_pass_changes_nothing(tmp_path: Path):
+    build(tmp_path, [found(A, 1)])
+    index = build(tmp_path, [fetch(A, b"oops", status=b"503 Unavailable", minute=5)])
+    assert documents(index)[A]["title"] == ["Title 1"]
+
+
+def test_an_archive_that_comes_late_is_older(tmp_path: Path):
+    archived(tmp_path / "early", [found(A, 1)])
+    index = build(tmp_path, [found(A, 2, 5)])
+    update(index, tmp_path / "early")
+    fields = documents(index)[A]
+    assert (fields["title"], fields["first_fetched"]) == (["Title 2"], [minute(0)])
+
+
+def test_rows_say_which_pages_are_gone(tmp_path: Path):
+    """A capture that came later than their answer says more."""
+
+    def row(url: str, minute: int, answers: int) -> None:
+        absence = Absence(State.MISSING, answers, STARTED)
+        made = PageRow(url, 200, int(STARTED), STARTED + 60 * minute, absence=absence)
+        batch = store.batch()
+        host = host_of(url)
+        batch.put(PAGES + host.encode() + b"\0" + url[-2:].encode() * 4, made.encode(host))
+        batch.write()
+
+    index = build(tmp_path, [found(A + name, n, 5) for n, name in enumerate(("x", "y", "z"))])
+    store = LevelStore(tmp_path / "job" / "frontier", create=True)
+    row(A + "x", 7, 2)
+    row(A + "y", 3, 2)
+    row(A + "z", 7, 1)
+    # A crawl that runs has them open.
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    store.close()
+    assert update(index, tmp_path / "job")["gone by rows"] == 1
+    assert documents(index).keys() == {A + "y", A + "z"}
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    build(tmp_path, [found(A + "x", 9, 8)])
+    assert documents(index).keys() == {A + "x", A + "y", A + "z"}
+
+
+def test_one_copy_is_in_the_index(tmp_path: Path):
+    same, nearly = A + "same", A + "nearly"
+    made = [found(A, 1), found(same, 1, 1), found(nearly, 1, 2, extra="Besides")]
+    index = build(tmp_path, made)
+    assert documents(index).keys() == {A}
+    build(tmp_path, [fetch(A, b"", status=b"404 Not Found", minute=5)])
+    assert documents(index).keys() == {same}
+    build(tmp_path, [found(same, 2, 7)])
+    assert documents(index).keys() == {same, nearly}
+
+
+@pytest.mark.parametrize(
+    ("head", "header"),
+    [
+        ("<meta name=robots content='noindex, follow'>", b""),
+        ("", b"X-Robots-Tag: noindex"),
+        ("", b"Content-Usage: train-ai=y, search=n"),
+        ("", b"Content-Signal: search=no, ai-train=yes"),
+    ],
+)
+def test_a_page_that_refuses_is_left_out(tmp_path: Path, head: str, header: bytes):
+    headers = [header] if header else []
+    index = build(tmp_path, [fetch(A, page(1, head=head), *headers), found(B, 2)])
+    assert documents(index).keys() == {B}
+
+
+def test_signals_about_other_uses_refuse_nothing(tmp_path: Path):
+    made = fetch(A, page(1, head="<meta name=robots content=noai>"), b"Content-Usage: train-ai=n")
+    assert documents(build(tmp_path, [made])).keys() == {A}
+
+
+def test_pages_follow_the_robots_txt_of_their_host(tmp_path: Path):
+    def robots(text: bytes, minute: int) -> Any:
+        return fetch(A + "robots.txt", text, mime=b"text/plain", minute=minute)
+
+    refusing = b"User-agent: *\nContent-Usage: /private search=n\nAllow: /\n"
+    made = [found(A + "private", 1), found(A + "public", 2), found(B + "private", 3)]
+    index = build(tmp_path, made)
+    assert len(documents(index)) == 3
+    build(tmp_path, [robots(refusing, 5)])
+    assert documents(index).keys() == {A + "public", B + "private"}
+    build(tmp_path, [robots(b"User-agent: *\nAllow: /\n", 7)])
+    assert len(documents(index)) == 3
+
+
+def test_anchors_of_other_hosts_come_first(tmp_path: Path):
+    links = {A: "Home of A"}
+    made = [found(A, 1), found(A + "about", 2, links={A: "back"})]
+    made += [
+        found(f"https://c{n}.test/{p}", 10 * n + p, links=links)
+        for n in range(3, 6)
+        for p in (1, 2)
+    ]
+    build(tmp_path, made)
+    store = LinkStore(tmp_path / "index" / LINKS)
+    about = store.anchors(A)
+    store.close()
+    assert about.texts == ["Home of A"] * 3 + ["back"]
+    assert about.hosts == 3
+    assert documents(tmp_path / "index")[A]["linking_hosts"] == [3]
+
+
+def test_new_anchors_reach_a_document_and_go_with_the_link(tmp_path: Path):
+    build(tmp_path, [found(A, 1)])
+    index = build(tmp_path, [found(B, 2, 3, links={A: "granite"})])
+    assert urls(index, "anchors", "granite") == {A}
+    assert update(index, tmp_path / "job")["documents"] == 0
+    build(tmp_path, [found(B, 2, 5)])
+    assert urls(index, "anchors", "granite") == set()
+
+
+def test_links_that_are_not_vouched_for_do_not_count(tmp_path: Path):
+    body = page(1).replace(b"</body>", b"<a rel='ugc nofollow' href='%b'>granite</a>" % A.encode())
+    index = build(tmp_path, [fetch(B, body), found(A, 2)])
+    assert urls(index, "anchors", "granite") == set()
+
+
+def test_a_followed_crawl_updates_anchors_as_hosts_double(tmp_path: Path):
+    def linking(number: int) -> list[Any]:
+        return [
+            found(f"https://c{number}.test/", number + 10, number, links={A: f"anchor{number}"})
+        ]
+
+    source, counted = tmp_path / "job", []
+    builder = Builder(tmp_path / "index", [source], heap=_HEAP)
+    for number in range(9):
+        archived(source, linking(number) if number else [found(A, 1)])
+        for path, file in builder.waiting():
+            builder.take(path, file)
+        builder.settle(is_last=False)
+        counted.append(builder.counts["anchors"])
+    builder.settle()
+    builder.close()
+    assert counted == [0, 0, 1, 1, 2, 2, 2, 2, 3], counted
+    assert documents(tmp_path / "index")[A]["linking_hosts"] == [8]
+
+
+def test_a_second_builder_is_refused(tmp_path: Path):
+    index = build(tmp_path, [found(A, 1, links={B: "b"})])
+    builder = Builder(index, [tmp_path / "job"], heap=_HEAP)
+    with pytest.raises(KrowlError, match="Is another scrapy index at work there"):
+        Builder(index, [tmp_path / "job"])
+    # Readers have a copy meanwhile.
+    copy = LinkStore.of_copy(index / LINKS)
+    assert copy.outgoing(A) == [B]
+    assert copy.incoming(B) == [(A, "b")]
+    copy.close()
+    builder.close()
+    assert sorted(each.name for each in index.iterdir()) == ["links", "state.json", "tantivy"]
+
+
+def test_an_index_of_another_form_is_refused(tmp_path: Path):
+    index = build(tmp_path, [found(A, 1)])
+    (index / STATE).write_text('{"form": 99, "jobdirs": []}')
+    with pytest.raises(KrowlError, match="made by another version: make a new index"):
+        update(index, tmp_path / "job")
+
+
+def test_a_file_that_is_gone_leaves_its_documents(tmp_path: Path):
+    index = build(tmp_path, [found(A, 1)])
+    for path in (tmp_path / "job" / "warc").iterdir():
+        path.unlink()
+    archived(tmp_path / "other", [found(B, 2, 5, links={A: "granite"})])
+    update(index, tmp_path / "job", tmp_path / "other")
+    assert documents(index).keys() == {A, B}
