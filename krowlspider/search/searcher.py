@@ -115,7 +115,7 @@ class Searcher:
         notes = [*query.notes]
         try:
             compiled = view.compiler.compile(query)
-            pages, total = _matches(view, compiled, query, notes)
+            pages, with_all, total = _matches(view, compiled, query, notes)
             ranked = self._ranked(view, compiled, pages, rank)
         except ValueError as error:
             # Of tantivy, such as for a segment that was cut.
@@ -129,7 +129,7 @@ class Searcher:
             self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
             for page in ranked[max(0, offset) : max(0, offset) + limit]
         ]
-        other = meant(view, query, compiled) if total < _FEW and compiled.is_of_words else ""
+        other = meant(view, query, compiled) if with_all < _FEW and compiled.is_of_words else ""
         seconds = time.perf_counter() - begun
         return Found(
             *(query, results, total, len(ranked), view.page_count, seconds, other, tuple(notes))
@@ -227,16 +227,17 @@ class Searcher:
 
 def _matches(
     view: View, compiled: Compiled, query: Query, notes: list[str]
-) -> tuple[list[_Page], int]:
-    """Return the best pages by text, and the number of all."""
+) -> tuple[list[_Page], int, int]:
+    """Return the best pages by text, the number with all words, and that with some."""
     searcher = view.searcher
     if query.is_empty:
-        return [], 0
+        return [], 0, 0
     if not compiled.is_of_words:
         if not query.filters:
-            return [], 0
+            return [], 0, 0
         found = searcher.search(compiled.every, RANKED_MAX, order_by_field="fetched")
-        return _loaded(view, ((0.0, address) for _, address in found.hits)), found.count
+        pages = _loaded(view, ((0.0, address) for _, address in found.hits))
+        return pages, found.count, found.count
     found = searcher.search(compiled.every, RANKED_MAX)
     pages, total = _loaded(view, found.hits), found.count
     if total < _FEW and len(query.clauses) > 1:
@@ -252,7 +253,7 @@ def _matches(
             if not total:
                 notes.append("no page has all these words: these have some of them")
             total = some.count
-    return pages[:RANKED_MAX], total
+    return pages[:RANKED_MAX], found.count, total
 
 
 def _loaded(view: View, hits: Iterable[tuple[float, Any]]) -> list[_Page]:

@@ -277,3 +277,10 @@ def test_damaged_index_says_so(tmp_path: Path, pattern: str, left: int):
     assert {*found} <= {*SHORT}
     assert found or str(tmp_path) in said
     assert "\n" not in said
+
+
+def test_misspelt_word_is_told_though_pages_have_the_others(tmp_path: Path):
+    pages = [Page(f"https://h{n}.test/", "Kiwi", "kiwi banana") for n in range(20)]
+    found = Searcher(index(tmp_path, pages)).search(parse("kiwi bananna"))
+    assert found.total == 20
+    assert found.meant == "kiwi banana"

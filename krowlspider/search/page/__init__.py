@@ -92,8 +92,8 @@ def _form(given: Mapping[str, str]) -> str:
 <div class="box"><input type="search" name="q" aria-label="Search the crawled pages" maxlength="500"
  value="{escape(given.get("q", ""))}" autocomplete="off" spellcheck="false"
  autocapitalize="none" enterkeyhint="search"{focus}><button>Search</button></div>
-<details{is_open}><summary>Filters and help</summary><div class="fields">{fields}</div>{_HELP}
-</details>
+<div class="more"><details{is_open}><summary>Filters</summary><div class="fields">{fields}</div>
+</details><details><summary>Help</summary>{_HELP}</details></div>
 </form>
 </header>
 """
