@@ -11,16 +11,7 @@ import msgspec
 
 from krowlspider.errors import KrowlError, error_text, scrapy_with
 from krowlspider.search.compiling import Compiler, languages_of
-from krowlspider.search.schema import (
-    FORM,
-    LINKS,
-    RANKS,
-    SEGMENTS,
-    STATE,
-    analysers,
-    open_index,
-    schema,
-)
+from krowlspider.search.schema import FORM, LINKS, RANKS, SEGMENTS, STATE, analysers, open_index
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -113,7 +104,8 @@ class OpenedIndex:
             found: list[tuple[str, int]] = searcher.terms_with_prefix(name, prefix, limit=limit)
             return found
 
-        compiler = Compiler(schema(), self._analysers, prefixed, languages)
+        # Fields are known by their numbers, which are those of this index.
+        compiler = Compiler(self._index.schema, self._analysers, prefixed, languages)
         jobdirs = tuple(map(Path, state.jobdirs))
         return View(searcher, compiler, jobdirs, self._host_ranks())
 
