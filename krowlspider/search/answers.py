@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from krowlspider.errors import data_size, printable
+from krowlspider.errors import counted, data_size, printable
 from krowlspider.search.filters import read_filter
 from krowlspider.search.query import parse
 from krowlspider.search.snippets import joined, plain
@@ -154,5 +154,5 @@ def facts(result: Result) -> list[str]:
 
 def summary(found: Found) -> str:
     """Return how many pages fit, and how long it took."""
-    pages = f"{found.total:,} page{'' if found.total == 1 else 's'}"
+    pages = counted(found.total, "page")
     return f"{pages} of {found.pages:,} in {found.seconds * 1000:.0f} ms"

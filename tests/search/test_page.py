@@ -157,7 +157,7 @@ async def test_pages_of_results(folder: Path):
 async def test_empty_query_has_a_box_and_help(folder: Path):
     async with serving(folder) as port:
         page = await seen(port, "/search")
-    assert "40 pages are in the index" in page.text
+    assert "40 pages in the index" in page.text
     assert "intitle:robots" in page.text
     assert any("autofocus" in about for _, about in page.elements)
 

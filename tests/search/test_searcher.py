@@ -13,7 +13,7 @@ import pytest
 from krowlspider.errors import KrowlError
 from krowlspider.search.opened import SearchError
 from krowlspider.search.query import parse
-from krowlspider.search.schema import RANKS, SEGMENTS, STATE, Place
+from krowlspider.search.schema import CJK, FOLDED, RANKS, SEGMENTS, STATE, Place, analysers, tantivy
 from krowlspider.search.searcher import RANKED_MAX, Found, Searcher
 from krowlspider.search.snippets import joined
 from tests.archive.captures import Odd, capture, written
@@ -284,3 +284,24 @@ def test_misspelt_word_is_told_though_pages_have_the_others(tmp_path: Path):
     found = Searcher(index(tmp_path, pages)).search(parse("kiwi bananna"))
     assert found.total == 20
     assert found.meant == "kiwi banana"
+
+
+def test_index_is_asked_by_its_own_fields(tmp_path: Path):
+    """tantivy knows fields by their numbers: those of the index may differ from ours."""
+    index(tmp_path, PAGES)
+    meta = tmp_path / SEGMENTS / "meta.json"
+    shutil.rmtree(meta.parent)
+    meta.parent.mkdir()
+    builder = tantivy().SchemaBuilder()
+    for name in ("body", "title", "headings", "anchors", CJK, "body_en"):
+        builder.add_text_field(name, stored=name == "title", tokenizer_name=FOLDED)
+    for name in ("url", "lang", "host", "domain"):
+        builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
+    made = tantivy().Index(builder.build(), path=str(meta.parent))
+    made.register_tokenizer(FOLDED, analysers()[FOLDED])
+    writer = made.writer(15_000_000, 1)
+    page = {"url": "https://a.test/", "lang": "en", "body": "kiwi", "title": "Kiwi"}
+    writer.add_document(tantivy().Document(**page))
+    writer.commit()
+    writer.wait_merging_threads()
+    assert urls(Searcher(tmp_path).search(parse("kiwi lang:en"))) == ["https://a.test/"]

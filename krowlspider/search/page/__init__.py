@@ -8,6 +8,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
+from krowlspider.errors import counted
 from krowlspider.search.answers import FIELDS, Captures, facts, linked, summary
 from krowlspider.search.snippets import plain
 
@@ -100,7 +101,8 @@ def _form(given: Mapping[str, str]) -> str:
 
 
 def _start(found: Found) -> str:
-    return f'<main id="results"><p class="none">{found.pages:,} pages are in the index.</p></main>'
+    pages = counted(found.pages, "page")
+    return f'<main id="results"><p class="none">{pages} in the index.</p></main>'
 
 
 def _answer(
