@@ -9,6 +9,7 @@ import json
 from collections import deque
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -24,7 +25,6 @@ from krowlspider.views.ordering import Ordering
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
     from typing import Self
 
     from scrapy.crawler import Crawler
@@ -158,6 +158,12 @@ class LivePage:
             made |= CdxRoute(archives, HEADERS, SHARE_OF_CRAWL).routes()
         if settings.getbool("KROWL_INDEXNOW"):
             made |= index_now_routes(lambda: crawl.index_now)
+        if settings["KROWL_SEARCH"]:
+            from krowlspider.search.answers import Captures  # noqa: PLC0415 - most crawls have none
+            from krowlspider.search.route import SearchRoute  # noqa: PLC0415
+
+            captures = Captures(has_cdx=settings.getbool("KROWL_ARCHIVE"))
+            made |= SearchRoute(Path(settings["KROWL_SEARCH"]), captures, SHARE_OF_CRAWL).routes()
         if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415 - most crawls have none
 

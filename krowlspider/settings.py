@@ -468,6 +468,9 @@ KROWL_CONTROL_TOKEN_FILE: Annotated[str, checks.file_of_secret] = ""
 # True: programs that use tools, such as assistants, watch and steer the crawl by the Model Context
 # Protocol, at /mcp of the live page. Without the token they only watch.
 KROWL_CONTROL_MCP: bool = False
+# Folder of a search index that `scrapy index` makes: the live page searches it at /search. It needs
+# the extra search. Empty: there is no search.
+KROWL_SEARCH: Annotated[str, checks.search_index] = ""
 # HOST:PORT at which programs watch and steer the crawl by gRPC, 127.0.0.1:50051; port 0: any free
 # one. Each call needs the token. It needs the live page and the extra grpc. Empty: not served.
 KROWL_GRPC: Annotated[str, checks.grpc_address] = ""

@@ -281,6 +281,14 @@ def grpc_address(settings: BaseSettings, name: str) -> str | None:
     return None
 
 
+def search_index(settings: BaseSettings, name: str) -> str | None:
+    if settings.get(name) == "":
+        return None
+    if not _is_path(settings, name):
+        return "is not a folder's path"
+    return None if find_spec("tantivy") else f"needs tantivy: {install_with('search')}"
+
+
 def host_and_port(value: str) -> tuple[str, int] | None:
     """Return the parts of HOST:PORT, an address of IPv6 without its brackets; None if it is not
     that."""

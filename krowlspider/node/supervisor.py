@@ -136,6 +136,13 @@ class Serving:
             warcs = [process_warc_folder(settings, each) for each in sorted(folders)]
             share = SHARE_OF_CRAWL * len(self._crawl.processes)
             made |= CdxRoute(Archives(warcs), HEADERS, share).routes()
+        if settings["KROWL_SEARCH"]:
+            from krowlspider.search.answers import Captures  # noqa: PLC0415 - most crawls have none
+            from krowlspider.search.route import SearchRoute  # noqa: PLC0415
+
+            captures = Captures(has_cdx=settings.getbool("KROWL_ARCHIVE"))
+            share = SHARE_OF_CRAWL * len(self._crawl.processes)
+            made |= SearchRoute(Path(settings["KROWL_SEARCH"]), captures, share).routes()
         if settings.getbool("KROWL_CONTROL_MCP"):
             from krowlspider.views.mcp import tool_route  # noqa: PLC0415
 

@@ -155,6 +155,7 @@ WRONG: list[tuple[str, object, str]] = [
     ("KROWL_GRPC", "50051", "is not HOST:PORT: give 127.0.0.1:50051"),
     ("KROWL_GRPC", "::1:50051", "is not HOST:PORT"),
     ("KROWL_GRPC", "127.0.0.1:65536", "is not HOST:PORT"),
+    ("KROWL_SEARCH", "a\nb", "is not a folder's path"),
     ("KROWL_GRPC_CERT", "/none.pem", "is not an existing file"),
     ("KROWL_GRPC_KEY", "/none.pem", "is not an existing file"),
     ("KROWL_GRPC_CLIENT_CA", "/none.pem", "is not an existing file"),

@@ -25,6 +25,7 @@ from krowlspider.extensions.live_page import FIELDS, KEPT, History, LivePage
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.views.live_page import routes
 from tests.mockweb import MockWeb
+from tests.search.indexes import Page, index
 from tests.support.crawling import CONTACT, Crawl, write_seeds
 from tests.support.crawls import anchors, page
 
@@ -615,3 +616,16 @@ def test_seeds_are_asked_for_by_tag(tmp_path: Path) -> None:
     ]
     assert (one["total"], len(one["seeds"])) == (2, 1)
     assert (none["total"], none["seeds"], none["tags"][1]["seeds"]) == (0, [], 2)
+
+
+@pytest.mark.slow
+def test_a_crawl_serves_the_search_of_an_index(tmp_path: Path) -> None:
+    """Its page may ask this server only, as the form needs; the index may come later."""
+    folder = tmp_path / "index"
+    with crawling(tmp_path, KROWL_SEARCH=folder) as crawl:
+        status, _, said = ask(crawl, "/search.json?q=kiwi")
+        assert (status, "there is no index" in str(said)) == (503, True)
+        index(folder, [Page("https://a.test/", "Kiwi", "kiwi")])
+        status, _, said = ask(crawl, "/search.json?q=kiwi")
+        assert (status, "https://a.test/" in str(said)) == (200, True)
+        assert ask(crawl, "/search?q=kiwi")[0] == 200

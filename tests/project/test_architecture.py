@@ -40,16 +40,16 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rpc": {"krowlspider", "archive", "config", "views", *ENGINE},
     "graph": {"archive", "catalogue", "corpus", "fetch", "gemini", "urls", "internals.frostwork"},
     "search": {
-        *("archive", "catalogue", "corpus", "fetch", "frontier", "gemini"),
+        *("archive", "catalogue", "cdx", "corpus", "fetch", "frontier", "gemini", "graph", "job"),
         *("internals.frostwork", *BASE),
     },
     "sql": {"archive", "catalogue", "frontier", *BASE},
     "spiders": ENGINE,
     "middlewares": {"spiders", *ENGINE},
     "views": {"krowlspider", "changes", "config", *ENGINE},
-    "extensions": {"krowlspider", "cdx", "config", "rpc", "views", *ENGINE},
+    "extensions": {"krowlspider", "cdx", "config", "rpc", "search", "views", *ENGINE},
     "gemini": ENGINE,
-    "node": {"cdx", "config", "rpc", "spiders", "views", *ENGINE},
+    "node": {"cdx", "config", "rpc", "search", "spiders", "views", *ENGINE},
     "library": {"commands", "spiders", *ENTRY, *ENGINE},
     "commands": {"node", "programs", *ENTRY, *ENGINE},
     "programs": {
@@ -71,6 +71,7 @@ PURE = (
     *("gemini.ascii_art", "gemini.feeds", "gemini.gemtext", "gemini.mirrors", "gemini.robots"),
     *("corpus.optouts", "corpus.sites.answers"),
     "gemini.protocol",
+    *("search.filters", "search.query", "search.ranking", "search.snippets", "search.spelling"),
 )
 # I/O, clocks, randomness, concurrency, and Scrapy.
 IMPURE = {

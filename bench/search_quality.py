@@ -1,0 +1,226 @@
+"""How well searches find known pages: four manuals of others, and what their authors say of them.
+
+The queries are the titles of pages, and the entries of the manuals' own indexes, which lead to the
+pages that their authors chose. The measure is the mean reciprocal rank of the first right page.
+"""
+
+from __future__ import annotations
+
+import html
+import random
+import re
+import statistics
+import time
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urljoin
+
+from krowlspider.archive.write.records import Capture, RecordIds, Wire
+from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
+from krowlspider.search.builder import Builder
+from krowlspider.search.query import parse
+from krowlspider.search.schema import FOLDED, tantivy
+from krowlspider.search.searcher import Searcher
+from tests.support.realdocs import documentation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+# Queries of a set, and results in which the page is looked for.
+QUERIES = 500
+DEPTH = 20
+# Bytes of the largest page that is read: larger ones are change logs and lists.
+_SIZE_MAX = 60_000
+# Pages with many right answers are no known items.
+_RIGHT_MAX = 3
+_INDEXES = re.compile(r"genindex|bookindex|\bsearch\.html|modindex")
+_TITLE = re.compile(r"<title>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+# What each page of a manual has in its title.
+_OF_ALL = re.compile(r"\s+(?:&#8212;|&mdash;|—) Python .*|^PostgreSQL: Documentation: ")
+_NUMBER = re.compile(r"^(?:Chapter |Appendix |Part )?[A-Z0-9IVX]+(?:\.[0-9]+)*\.\s+")
+_SPHINX = re.compile(r'<a href="([^"]+)">([^<]{3,80})</a>')
+_DOCBOOK = re.compile(r'<dt[^>]*>([^<]{3,80}?),\s*<a class="indexterm" href="([^"]+)"', re.DOTALL)
+
+
+@dataclass
+class Item:
+    """A query, and the URLs of the pages that are right for it."""
+
+    text: str
+    right: frozenset[str]
+
+
+def measure(queries: int = QUERIES) -> dict[str, Any]:
+    """Return the mean reciprocal rank of each way to rank, by set of queries."""
+    files = dict(_files(documentation()))
+    sets = {
+        "titles": _chosen(_titles(files), queries),
+        "entries of indexes": _chosen(_entries(files), queries),
+    }
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        _write(folder / "warc", files)
+        builder = Builder(folder / "index", [folder / "warc"], tell=lambda _: None)
+        try:
+            builder.run()
+        finally:
+            builder.close()
+        searcher = Searcher(folder / "index")
+        ways = _ways(searcher)
+        figures: dict[str, Any] = {"pages": searcher.opened.view().page_count}
+        known = {url for url in files if not _INDEXES.search(url)}
+        for name, chosen in sets.items():
+            items = [each for each in chosen if each.right & known]
+            figures[name] = {"queries": len(items)}
+            for way, search in ways.items():
+                begun = time.perf_counter()
+                ranks = [_rank(search(each.text), each.right) for each in items]
+                figures[name][way] = {
+                    "mrr": round(statistics.fmean(ranks), 4),
+                    "first": round(statistics.fmean(rank == 1.0 for rank in ranks), 4),
+                    "ms": round((time.perf_counter() - begun) / len(items) * 1000, 2),
+                }
+                if way == "krowlspider":
+                    figures[name]["missed"] = [
+                        each.text for each, rank in zip(items, ranks, strict=True) if rank < 0.2
+                    ][:30]
+    return figures
+
+
+def _ways(searcher: Searcher) -> Mapping[str, Callable[[str], list[str]]]:
+    """Return searches by name; each returns URLs, the best first."""
+    view = searcher.opened.view()
+    module, schema = tantivy(), view.compiler.schema
+    fold = view.compiler.analysers[FOLDED].analyze
+
+    def plain(text: str, names: Iterable[str]) -> list[str]:
+        parts = [
+            (module.Occur.Should, module.Query.term_query(schema, name, word))
+            for word in fold(text)
+            for name in names
+        ]
+        found = view.searcher.search(module.Query.boolean_query(parts), DEPTH, count=False)
+        return [view.searcher.doc(at).get_first("url") for _, at in found.hits]
+
+    def ours(text: str) -> list[str]:
+        return [
+            each.url for each in searcher.search(parse(text), limit=DEPTH, snippets=False).results
+        ]
+
+    return {
+        "BM25 of the body": lambda text: plain(text, ("body",)),
+        "BM25 of title and body": lambda text: plain(text, ("title", "body")),
+        "krowlspider": ours,
+    }
+
+
+def _rank(urls: list[str], right: frozenset[str]) -> float:
+    return next((1.0 / place for place, url in enumerate(urls, 1) if url in right), 0.0)
+
+
+def _files(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield each page with its URL; each manual is a host."""
+    for path in sorted(root.rglob("*.html")):
+        if path.is_symlink() or not path.is_file():
+            continue
+        if path.stat().st_size > _SIZE_MAX and not _INDEXES.search(path.name):
+            continue
+        manual, *rest = path.relative_to(root).parts
+        host = re.sub("[^a-z0-9]+", "-", manual.lower()).strip("-")
+        yield f"https://{host}.test/{quote('/'.join(rest))}", path
+
+
+def _titles(files: Mapping[str, Path]) -> Iterator[Item]:
+    """Yield the titles that one page alone has."""
+    pages: dict[str, set[str]] = defaultdict(set)
+    for url, path in files.items():
+        found = _TITLE.search(path.read_text(errors="replace"))
+        title = html.unescape(found[1]) if found else ""
+        title = _NUMBER.sub("", _OF_ALL.sub("", title).strip())
+        if not _INDEXES.search(url) and any(map(str.isalpha, title)):
+            pages[" ".join(title.split())].add(url)
+    return (Item(text, frozenset(urls)) for text, urls in pages.items() if len(urls) == 1)
+
+
+def _entries(files: Mapping[str, Path]) -> Iterator[Item]:
+    """Yield the entries of the indexes of manuals, with the pages to which they lead."""
+    pages: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for url, path in files.items():
+        if url.endswith("genindex-all.html"):
+            found = [(text, target) for target, text in _SPHINX.findall(path.read_text())]
+        elif url.endswith("bookindex.html"):
+            found = _DOCBOOK.findall(path.read_text())
+        else:
+            continue
+        for text, target in found:
+            at = urljoin(url, html.unescape(target)).partition("#")[0]
+            said = " ".join(html.unescape(text).split())
+            if at in files and not _INDEXES.search(at) and any(map(str.isalpha, said)):
+                pages[url, said].add(at)
+    return (
+        Item(text, frozenset(urls))
+        for (_, text), urls in pages.items()
+        if len(urls) <= _RIGHT_MAX and len(text) > 2
+    )
+
+
+def _chosen(items: Iterable[Item], count: int) -> list[Item]:
+    found = sorted(items, key=lambda each: each.text)
+    return found if len(found) <= count else random.Random(1).sample(found, count)
+
+
+def _write(folder: Path, files: Mapping[str, Path]) -> None:
+    folder.mkdir()
+    options = SeriesOptions(
+        "docs", "bench", 10**9, {"software": "bench"}, MAX_AGE, "sha1", "isal-1"
+    )
+    series, ids = WarcSeries(folder, options), RecordIds()
+    for number, (url, path) in enumerate(files.items()):
+        if _INDEXES.search(url):
+            continue
+        body = path.read_bytes()
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: %d\r\n\r\n"
+        head %= len(body)
+        series.append(
+            Capture(
+                identity=ids.new(),
+                url=url,
+                request_bytes=b"GET / HTTP/1.1\r\n\r\n",
+                response_bytes=head + body,
+                head=len(head),
+                payload=body,
+                status=200,
+                media_type="text/html",
+                started=1_790_000_000.0 + number,
+                truncated="",
+                wire=Wire("192.0.2.1"),
+            )
+        )
+    series.close()
+
+
+def table(figures: Mapping[str, Any]) -> str:
+    """Return the figures as a table of Markdown."""
+    lines = [
+        "| queries | ranked by | MRR | first is right | ms |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, found in figures.items():
+        if not isinstance(found, dict):
+            continue
+        for way, row in found.items():
+            if isinstance(row, dict):
+                lines.append(
+                    f"| {found['queries']} {name} | {way} | {row['mrr']:.3f} | {row['first']:.1%} |"
+                    f" {row['ms']:.1f} |"
+                )
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    measured = measure()
+    print(measured)
+    print(table(measured))

@@ -1,0 +1,47 @@
+"""The query that a person may have meant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from krowlspider.search.query import Kind
+from krowlspider.search.schema import FOLDED
+from krowlspider.search.snippets import plain
+from krowlspider.search.spelling import corrected
+
+if TYPE_CHECKING:
+    from krowlspider.search.compiling import Compiled
+    from krowlspider.search.opened import View
+    from krowlspider.search.query import Query
+
+# Titles in which words like an unknown one are looked for.
+_TITLES = 40
+# Words of a query that are looked at.
+_WORDS_MAX = 6
+
+
+def meant(view: View, query: Query, compiled: Compiled) -> str:
+    """Return the query with its unknown words replaced by known ones; "" if none is."""
+    searcher, fold = view.searcher, view.compiler.analysers[FOLDED].analyze
+
+    def frequency(word: str) -> int:
+        names = [("body", word), ("title", word), *view.compiler.stems(word, compiled.spoken)]
+        return max(int(searcher.doc_freq(name, each)) for name, each in names)
+
+    def near(word: str) -> list[str]:
+        """Return the words of titles that have one like it."""
+        found = searcher.search(view.compiler.like("title", word), _TITLES, count=False)
+        titles = (searcher.doc(address).get_first("title") or "" for _, address in found.hits)
+        return list(dict.fromkeys(each for title in titles for each in fold(title)))
+
+    text, shift = query.text, 0
+    for term in sorted(query.terms, key=lambda each: each.place)[:_WORDS_MAX]:
+        folded = fold(term.text)
+        if term.kind is not Kind.WORD or len(folded) != 1:
+            continue
+        if (better := corrected(folded[0], frequency, near)) is None:
+            continue
+        begin, end = (at + shift for at in term.place)
+        text = text[:begin] + better + text[end:]
+        shift += len(better) - (end - begin)
+    return "" if text == query.text else plain(text)

@@ -1,0 +1,292 @@
+"""Answers to queries: pages, ranked, with a snippet of each."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from krowlspider.errors import KrowlError, error_text
+from krowlspider.search.marking import Folding, Marker
+from krowlspider.search.meant import meant
+from krowlspider.search.neighbourhood import RANKS_BY, authorities
+from krowlspider.search.opened import OpenedIndex, SearchError
+from krowlspider.search.ranking import Evidence, Score, by_neighbourhood, score
+from krowlspider.search.schema import Place, page_id
+from krowlspider.search.texts import Texts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+    from pathlib import Path
+
+    from krowlspider.search.compiling import Compiled
+    from krowlspider.search.opened import View
+    from krowlspider.search.query import Query
+    from krowlspider.search.snippets import Piece
+
+# Pages that are ranked: the best by their text. Further ones are counted only.
+RANKED_MAX = 100
+# Pages of an answer at most.
+LIMIT_MAX = 100
+# Pages whose anchor texts have the words that are looked at.
+_ANCHORED_MAX = 1_000
+# Fewer pages with all words than this: those with some of them follow.
+_FEW = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A page that was found. ``snippet`` is from its text, or empty if the archive is gone.
+
+    ``parts`` are the parts of its score, if they were asked for.
+    """
+
+    url: str
+    title: list[Piece]
+    snippet: list[Piece]
+    host: str
+    lang: str
+    mime: str
+    size: int
+    fetched: datetime | None
+    place: Place | None
+    score: float
+    parts: tuple[tuple[str, float, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a query. ``total`` pages fit, of which ``reached`` can be shown.
+
+    ``meant`` is the query that a person may have meant instead, "" for none.
+    """
+
+    query: Query
+    results: list[Result]
+    total: int
+    reached: int
+    pages: int
+    seconds: float
+    meant: str = ""
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Page:
+    """A page whose text fits."""
+
+    address: Any
+    stored: dict[str, list[Any]]
+    text: float
+    score: Score = field(default_factory=lambda: Score(0.0, ()))
+
+    def first(self, name: str, default: Any = "") -> Any:
+        return next(iter(self.stored.get(name, ())), default)
+
+
+class Searcher:
+    """Searches the index in a folder; any thread may ask."""
+
+    def __init__(self, folder: Path):
+        self.opened = OpenedIndex(folder)
+        self._texts = Texts()
+
+    def search(
+        self,
+        query: Query,
+        *,
+        limit: int = 10,
+        offset: int = 0,
+        rank: str = RANKS_BY[0],
+        explain: bool = False,
+        snippets: bool = True,
+    ) -> Found:
+        """Return pages ``offset`` to ``offset + limit`` of those for a query. With ``snippets``
+        their texts are read from the archive.
+
+        :raises SearchError: the index cannot be read
+        """
+        begun = time.perf_counter()
+        view = self.opened.view()
+        notes = [*query.notes]
+        try:
+            compiled = view.compiler.compile(query)
+            pages, with_all, total = _matches(view, compiled, query, notes)
+            ranked = self._ranked(view, compiled, pages, rank)
+        except ValueError as error:
+            # Of tantivy, such as for a segment that was cut.
+            raise SearchError(
+                f"the index {self.opened.folder} could not answer: {error_text(error)[:200]}; if"
+                " that goes on, make it again"
+            ) from error
+        marker = Marker(view, query, compiled)
+        limit = max(0, min(limit, LIMIT_MAX))
+        results = [
+            self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
+            for page in ranked[max(0, offset) : max(0, offset) + limit]
+        ]
+        other = meant(view, query, compiled) if with_all < _FEW and compiled.is_of_words else ""
+        seconds = time.perf_counter() - begun
+        return Found(
+            *(query, results, total, len(ranked), view.page_count, seconds, other, tuple(notes))
+        )
+
+    def text(self, url: str) -> str | None:
+        """Return the beginning of the text of a page in the index; None if there is none.
+
+        :raises SearchError: the index cannot be read
+        """
+        view = self.opened.view()
+        found = view.searcher.search(view.compiler.page(page_id(url)), 1, count=False)
+        for page in _loaded(view, found.hits):
+            if (place := _place(page)) is not None:
+                return self._texts.read(page.first("url"), place, view.jobdirs)
+        return None
+
+    def _ranked(self, view: View, compiled: Compiled, pages: list[_Page], rank: str) -> list[_Page]:
+        if not compiled.is_of_words:
+            return pages
+        if rank != RANKS_BY[0]:
+            self._rank_by_links(pages, rank)
+        else:
+            self._rank(view, compiled, pages)
+        # Of equal ones the shorter URL first, so that the order is always the same.
+        pages.sort(key=lambda page: (-page.score.value, len(page.first("url")), page.first("url")))
+        return pages
+
+    def _rank(self, view: View, compiled: Compiled, pages: list[_Page]) -> None:
+        anchors = _anchor_scores(view, compiled)
+        fold = Folding(view.compiler.analysers, compiled.spoken)
+        words = {code: fold(" ".join(compiled.words), code) for code in ("", *compiled.spoken)}
+        for page in pages:
+            lang = page.first("lang") if page.first("lang") in words else ""
+            host, domain = page.first("host"), page.first("domain")
+            is_root = page.first("url").count("/") == 3 and page.first("url").endswith("/")
+            evidence = Evidence(
+                text=page.text,
+                title=fold(page.first("title"), lang),
+                anchors=anchors.get(_key(page.address), 0.0),
+                linking_hosts=page.first("linking_hosts", 0),
+                harmonic=view.ranks.harmonic(host) if view.ranks is not None else 0.0,
+                name=domain.partition(".")[0] if is_root else "",
+            )
+            page.score = score(evidence, words[lang], "".join(compiled.words))
+
+    def _rank_by_links(self, pages: list[_Page], rank: str) -> None:
+        """Rank by SALSA or HITS over the results and the pages that link to them.
+
+        :raises SearchError: the index has no links
+        """
+        texts = {page.first("url"): page.text for page in pages}
+        sizes = {page.first("url"): page.first("size", 0) for page in pages}
+        hosts = {page.first("url"): page.first("host") for page in pages}
+        try:
+            found = authorities(self.opened.links, hosts, rank)
+        except KrowlError as error:
+            raise SearchError(f"--rank {rank}: {error_text(error)}") from error
+        scores = by_neighbourhood(texts, found, sizes)
+        for page in pages:
+            page.score = scores[page.first("url")]
+
+    def _result(
+        self,
+        view: View,
+        page: _Page,
+        marker: Marker,
+        compiled: Compiled,
+        *,
+        explain: bool,
+        snippets: bool,
+    ) -> Result:
+        url = page.first("url")
+        place = _place(page)
+        text = None
+        if snippets and place is not None:
+            text = self._texts.read(url, place, view.jobdirs)
+        parts = page.score.parts
+        if explain:
+            parts += _leaf_scores(view, compiled, page)
+        return Result(
+            url=url,
+            title=marker.marked(page.first("title")[:300]),
+            snippet=marker.snippet(text or ""),
+            host=page.first("host"),
+            lang=page.first("lang"),
+            mime=page.first("mime"),
+            size=page.first("size", 0),
+            fetched=page.first("fetched", None),
+            place=place,
+            score=page.score.value,
+            parts=parts if explain else (),
+        )
+
+
+def _matches(
+    view: View, compiled: Compiled, query: Query, notes: list[str]
+) -> tuple[list[_Page], int, int]:
+    """Return the best pages by text, the number with all words, and that with some."""
+    searcher = view.searcher
+    if query.is_empty:
+        return [], 0, 0
+    if not compiled.is_of_words:
+        if not query.filters:
+            return [], 0, 0
+        found = searcher.search(compiled.every, RANKED_MAX, order_by_field="fetched")
+        pages = _loaded(view, ((0.0, address) for _, address in found.hits))
+        return pages, found.count, found.count
+    found = searcher.search(compiled.every, RANKED_MAX)
+    pages, total = _loaded(view, found.hits), found.count
+    if total < _FEW and len(query.clauses) > 1:
+        some = searcher.search(compiled.some, RANKED_MAX)
+        if some.count > total:
+            known = {_key(page.address) for page in pages}
+            most = min((page.text for page in pages), default=float("inf"))
+            more = [hit for hit in some.hits if _key(hit[1]) not in known]
+            # Behind those that have all the words.
+            top = max((text for text, _ in more), default=1.0)
+            scale = min(1.0, 0.5 * most / top)
+            pages += _loaded(view, ((text * scale, address) for text, address in more))
+            if not total:
+                notes.append("no page has all these words: these have some of them")
+            total = some.count
+    return pages[:RANKED_MAX], found.count, total
+
+
+def _loaded(view: View, hits: Iterable[tuple[float, Any]]) -> list[_Page]:
+    doc = view.searcher.doc
+    return [_Page(address, doc(address).to_dict(), text) for text, address in hits]
+
+
+def _key(address: Any) -> tuple[int, int]:
+    return address.segment_ord, address.doc
+
+
+def _anchor_scores(view: View, compiled: Compiled) -> dict[tuple[int, int], float]:
+    if compiled.anchors is None:
+        return {}
+    found = view.searcher.search(compiled.anchors, _ANCHORED_MAX, count=False)
+    return {_key(address): text for text, address in found.hits}
+
+
+def _place(page: _Page) -> Place | None:
+    try:
+        return Place.load(bytes(page.first("place", b"")))
+    except msgspec.DecodeError:
+        return None
+
+
+def _leaf_scores(view: View, compiled: Compiled, page: _Page) -> tuple[tuple[str, float, str], ...]:
+    """Return what each word adds to the text's score in each field."""
+    found = []
+    for name, leaf in compiled.leaves:
+        try:
+            told = json.loads(leaf.explain(view.searcher, page.address).to_json())
+        except ValueError:
+            # The page does not have it.
+            continue
+        found.append((f"  {name}", float(told["value"]), "BM25"))
+    return tuple(found)

@@ -1,0 +1,307 @@
+"""Searches of small indexes: what is found, in which order, and what a bad index says."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pytest
+
+from krowlspider.errors import KrowlError
+from krowlspider.search.opened import SearchError
+from krowlspider.search.query import parse
+from krowlspider.search.schema import CJK, FOLDED, RANKS, SEGMENTS, STATE, Place, analysers, tantivy
+from krowlspider.search.searcher import RANKED_MAX, Found, Searcher
+from krowlspider.search.snippets import joined
+from tests.archive.captures import Odd, capture, written
+from tests.search.indexes import Page, index
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PAGES = [
+    Page("https://a.example.org/", "Searching the web", "How search engines find running dogs"),
+    Page("https://b.test/x", "The web", "We search everything on the web, dogs run", size=20_000),
+    Page(
+        "gemini://cap.test/z",
+        "日本語のページ",
+        "これは日本語のテキストです。検索エンジン",
+        lang="ja",
+        mime="text/gemini",
+        fetched=datetime(2025, 3, 1, tzinfo=UTC),
+    ),
+    Page("https://a.example.org/o.txt", "Other", "nothing Größe café", mime="text/plain"),
+    Page("http://de.test:8080/", "Häuser", "Das Haus und die Häuser", lang="de"),
+]
+SHORT = {
+    "https://a.example.org/": "a", "https://b.test/x": "b", "gemini://cap.test/z": "z",
+    "https://a.example.org/o.txt": "o", "http://de.test:8080/": "d",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
+    return Searcher(index(tmp_path_factory.mktemp("index"), PAGES))
+
+
+def urls(found: Found) -> list[str]:
+    return [each.url for each in found.results]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("search", "ab"),
+        ("searching web", "ab"),
+        ('"search everything"', "b"),
+        ('"everything search"', ""),
+        ("everyth*", "b"),
+        ("search -everything", "a"),
+        ("dogs OR nothing", "abo"),
+        ("runs", "ab"),
+        ("haus", "d"),
+        ("hauser", "d"),
+        ("GRÖSSE OR größe", "o"),
+        ("cafe", "o"),
+        ("検索", "z"),
+        ("日本語 ページ", "z"),
+        ("語日", ""),
+        ("intitle:web", "ab"),
+        ("intitle:dogs", ""),
+        ("site:example.org", "ao"),
+        ("site:a.example.org dogs", "a"),
+        ("site:org", ""),
+        ("host:cap.test", "z"),
+        ("host:cap.test:1965", "z"),
+        ("host:de.test", ""),
+        ("host:de.test:8080", "d"),
+        ("site:de.test", "d"),
+        ("-site:example.org -lang:ja -lang:de web", "b"),
+        ("type:text/", "abdoz"),
+        ("type:gemini", "z"),
+        ("type:text", "o"),
+        ("type:html type:gemini", "abdz"),
+        ("scheme:gemini", "z"),
+        ("lang:ja OR lang:de", "dz"),
+        ("size:>10k", "b"),
+        ("size:<20000 search", "a"),
+        ("size:..20000 -size:<20000", "b"),
+        ("date:2026-11", "abdo"),
+        ("date:..2025", "z"),
+        ("since:2026-12", ""),
+        ("date:2026-11-05 NOT size:>10k web", "a"),
+        ("++ web", "ab"),
+        ("", ""),
+        ("-dogs", ""),
+    ],
+)
+def test_query_finds_pages(searcher: Searcher, text: str, found: str):
+    answer = searcher.search(parse(text))
+    assert "".join(sorted(SHORT[url] for url in urls(answer))) == found
+    assert answer.total == len(found)
+
+
+def test_pages_with_some_words_follow_those_with_all(searcher: Searcher):
+    answer = searcher.search(parse("everything dogs nothing"))
+    assert {SHORT[url] for url in urls(answer)} == {"a", "b", "o"}
+    assert answer.notes == ("no page has all these words: these have some of them",)
+    answer = searcher.search(parse("everything dogs"))
+    assert [SHORT[url] for url in urls(answer)] == ["b", "a"]
+    assert not answer.notes
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("serch", "search"),
+        ('serch -x "dogs"', 'search -x "dogs"'),
+        ("intitle:othr lang:en", "intitle:other lang:en"),
+        ("everythng dogz", "everything dogs"),
+        ("runs", ""),
+        ("search", ""),
+        ("qqqqqq", ""),
+    ],
+)
+def test_did_you_mean(searcher: Searcher, text: str, meant: str):
+    assert searcher.search(parse(text)).meant == meant
+
+
+def test_words_are_marked_in_other_forms(tmp_path: Path):
+    body = b"<p>" + b"padding " * 100 + b"the dog <b>runs</b> &amp; rests</p>" + b"more " * 100
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
+    (tmp_path / "warc").mkdir()
+    url = "https://a.test/"
+    [file] = written(tmp_path / "warc", [capture(odd=Odd(head + body, body), url=url)])
+    place = next(_places(file))
+    page = Page(url, "Running a dog", "the dog runs rests", place=place)
+    searcher = Searcher(index(tmp_path / "index", [page], [tmp_path]))
+    found = searcher.search(parse("run")).results[0]
+    assert [each.text for each in found.title if each.is_marked] == ["Running"]
+    assert [each.text for each in found.snippet if each.is_marked] == ["runs"]
+    assert "runs & rests" in joined(found.snippet)
+    assert "runs & rests" in (searcher.text(url) or "")
+    shutil.rmtree(tmp_path / "warc")
+    found = Searcher(tmp_path / "index").search(parse("run")).results[0]
+    assert found.snippet == []
+    assert joined(found.title) == "Running a dog"
+
+
+def _places(file: Path):
+    for line in (
+        file.with_name(file.name.removesuffix(".warc.gz") + ".cdxj").read_text().split("\n")
+    ):
+        if line:
+            fields = json.loads(line.split(" ", 2)[2])
+            name = f"warc/{file.name}"
+            yield Place(0, name, int(fields["offset"]), int(fields["length"]))
+
+
+@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b"])
+def test_place_outside_of_the_crawl_is_not_read(tmp_path: Path, name: str):
+    page = Page("https://a.test/", "Title", "word", place=Place(0, name, 0, 10))
+    searcher = Searcher(index(tmp_path, [page], [tmp_path]))
+    assert searcher.search(parse("word")).results[0].snippet == []
+    assert searcher.text("https://a.test/") is None
+
+
+def test_links_and_hosts_rank_pages_of_equal_text(tmp_path: Path):
+    texts = ("Same title", "same body of words")
+    pages = [
+        Page("https://none.test/p", *texts),
+        Page("https://linked.test/p", *texts, linking_hosts=30),
+        Page("https://said.test/p", *texts, anchors="body", linking_hosts=30),
+        Page("https://known.test/p", *texts),
+    ]
+    searcher = Searcher(index(tmp_path, pages))
+    assert urls(searcher.search(parse("body")))[:2] == [
+        "https://said.test/p",
+        "https://linked.test/p",
+    ]
+    (tmp_path / RANKS).write_text("known.test\t1000000.0\t0.5\n")
+    found = searcher.search(parse("body"), explain=True)
+    assert urls(found) == [f"https://{name}.test/p" for name in ("said", "known", "linked", "none")]
+    product, parts = 1.0, {name: value for name, value, _ in found.results[1].parts}
+    assert parts["host"] == pytest.approx(1.48)
+    for name, value in parts.items():
+        product *= 1.0 if name.startswith(" ") else value
+    assert product == pytest.approx(found.results[1].score)
+    leaves = sum(value for name, value in parts.items() if name.startswith(" "))
+    assert leaves == pytest.approx(parts["text"], rel=1e-4)
+
+
+def test_bad_ranks_are_named(tmp_path: Path):
+    searcher = Searcher(index(tmp_path, PAGES))
+    (tmp_path / RANKS).write_text("b.test\tx\n")
+    with pytest.raises(KrowlError, match=r"ranks\.tsv"):
+        searcher.search(parse("web"))
+
+
+def test_more_pages_than_are_ranked_are_counted(tmp_path: Path):
+    pages = [Page(f"https://h{n}.test/", "Word", "word") for n in range(RANKED_MAX + 50)]
+    searcher = Searcher(index(tmp_path, pages))
+    found = searcher.search(parse("word"), limit=10, offset=RANKED_MAX - 5)
+    assert (found.total, found.reached, len(found.results)) == (RANKED_MAX + 50, RANKED_MAX, 5)
+    assert searcher.search(parse("word"), offset=10**6).results == []
+
+
+def test_index_is_searched_while_it_is_written(tmp_path: Path):
+    folder = index(tmp_path, PAGES)
+    searcher = Searcher(folder)
+    assert searcher.search(parse("kiwi")).total == 0
+    failures: list[Exception] = []
+    stopped = threading.Event()
+
+    def ask() -> None:
+        while not stopped.is_set():
+            try:
+                assert searcher.search(parse("web")).total == 2
+            except Exception as error:  # noqa: BLE001 - of another thread
+                failures.append(error)
+                return
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    for number in range(5):
+        index(folder, [Page(f"https://k{number}.test/", "Kiwi", "kiwi")])
+        assert searcher.search(parse("kiwi")).total == number + 1
+    stopped.set()
+    asking.join()
+    assert not failures
+
+
+def test_missing_index_names_the_command(tmp_path: Path):
+    searcher = Searcher(tmp_path / "none")
+    with pytest.raises(
+        SearchError, match=r"there is no index .*none: make it with .* index JOBDIR"
+    ):
+        searcher.search(parse("web"))
+    index(tmp_path / "none", PAGES)
+    assert searcher.search(parse("web")).total == 2
+
+
+def test_folder_of_another_kind_is_refused(tmp_path: Path):
+    with pytest.raises(SearchError, match=r"is no index, it has no state\.json"):
+        Searcher(tmp_path).search(parse("web"))
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ('{"form": 999, "jobdirs": []}', "has form 999, and this version reads form"),
+        ("{", "state.json cannot be read"),
+        ('{"form": "x"}', "state.json cannot be read"),
+    ],
+)
+def test_index_of_another_form_is_refused(tmp_path: Path, state: str, says: str):
+    index(tmp_path, PAGES)
+    (tmp_path / STATE).write_text(state)
+    with pytest.raises(SearchError, match=says):
+        Searcher(tmp_path).search(parse("web"))
+
+
+@pytest.mark.parametrize("pattern", ["meta.json", "*.store", "*.term", "*.idx", "*.fast", "*.pos"])
+@pytest.mark.parametrize("left", [0, 40])
+def test_damaged_index_says_so(tmp_path: Path, pattern: str, left: int):
+    """It never ends the process, and never finds what is not there."""
+    index(tmp_path, PAGES)
+    for path in (tmp_path / SEGMENTS).glob(pattern):
+        path.write_bytes(path.read_bytes()[:left])
+    said = ""
+    try:
+        found = urls(Searcher(tmp_path).search(parse('"search everything"'), explain=True))
+    except SearchError as error:
+        found, said = [], str(error)
+    assert {*found} <= {*SHORT}
+    assert found or str(tmp_path) in said
+    assert "\n" not in said
+
+
+def test_misspelt_word_is_told_though_pages_have_the_others(tmp_path: Path):
+    pages = [Page(f"https://h{n}.test/", "Kiwi", "kiwi banana") for n in range(20)]
+    found = Searcher(index(tmp_path, pages)).search(parse("kiwi bananna"))
+    assert found.total == 20
+    assert found.meant == "kiwi banana"
+
+
+def test_index_is_asked_by_its_own_fields(tmp_path: Path):
+    """tantivy knows fields by their numbers: those of the index may differ from ours."""
+    index(tmp_path, PAGES)
+    meta = tmp_path / SEGMENTS / "meta.json"
+    shutil.rmtree(meta.parent)
+    meta.parent.mkdir()
+    builder = tantivy().SchemaBuilder()
+    for name in ("body", "title", "headings", "anchors", CJK, "body_en"):
+        builder.add_text_field(name, stored=name == "title", tokenizer_name=FOLDED)
+    for name in ("url", "lang", "host", "domain"):
+        builder.add_text_field(name, stored=True, tokenizer_name="raw", index_option="basic")
+    made = tantivy().Index(builder.build(), path=str(meta.parent))
+    made.register_tokenizer(FOLDED, analysers()[FOLDED])
+    writer = made.writer(15_000_000, 1)
+    page = {"url": "https://a.test/", "lang": "en", "body": "kiwi", "title": "Kiwi"}
+    writer.add_document(tantivy().Document(**page))
+    writer.commit()
+    writer.wait_merging_threads()
+    assert urls(Searcher(tmp_path).search(parse("kiwi lang:en"))) == ["https://a.test/"]
