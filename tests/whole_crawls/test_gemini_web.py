@@ -30,7 +30,14 @@ def test_a_web_of_20_000_pages_is_crawled_once(tmp_path: Path):
     with CapsuleProcess(Tree(hosts=200, pages=100, filler=20), tmp_path) as server:
         tree = server.tree
         seeds = {"seeds": tree.seed}
-        crawl = Crawl(tmp_path / "job", arguments=seeds, settings=SETTINGS, feed=False)
+        # Few at a time, with much patience: on a busy machine none is tried twice.
+        settings = {
+            **SETTINGS,
+            "CONCURRENT_REQUESTS": 32,
+            "KROWL_CONNECT_TIMEOUT": 120,
+            "DOWNLOAD_TIMEOUT": 300,
+        }
+        crawl = Crawl(tmp_path / "job", arguments=seeds, settings=settings, feed=False)
         # A minute on a quiet machine; several times that beside other tests.
         crawl.start().process.wait(1200)
         crawl.wait()
