@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from errno import ENOSPC
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,8 @@ from tests.search.webs import found, page, stored, urls
 if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
+
+    from krowlspider.search.builder import Segments
 
 _HEAP = 15_000_000
 A, B = "https://a.test/", "https://b.test/"
@@ -296,6 +299,31 @@ def test_an_index_of_another_form_is_refused(tmp_path: Path):
     (index / STATE).write_text('{"form": 99, "jobdirs": []}')
     with pytest.raises(KrowlError, match="made by another version: make a new index"):
         update(index, tmp_path / "job")
+
+
+def test_a_failed_commit_loses_no_document(tmp_path: Path):
+    """Marks stay until the segments are durable, so the next run makes the same documents."""
+
+    class Full:
+        """Segments on a disk that is full at the commit."""
+
+        def __init__(self, segments: Segments):
+            self.add, self.remove, self.close = segments.add, segments.remove, segments.close
+
+        def commit(self) -> None:
+            raise OSError(ENOSPC, "No space left on device")
+
+    build(tmp_path, [found(A, 1)])
+    archived(tmp_path / "job" / "warc", [found(A, 2, 5), found(B, 3, 5)])
+    builder = Builder(tmp_path / "index", [tmp_path / "job"], heap=_HEAP)
+    builder.segments = Full(builder.segments)  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space left"):
+        builder.run()
+    builder.close()
+    assert documents(tmp_path / "index")[A]["title"] == ["Title 1"]
+    assert update(tmp_path / "index", tmp_path / "job")["documents"] == 2
+    titles = {url: made["title"] for url, made in documents(tmp_path / "index").items()}
+    assert titles == {A: ["Title 2"], B: ["Title 3"]}
 
 
 def test_a_file_that_is_gone_leaves_its_documents(tmp_path: Path):
