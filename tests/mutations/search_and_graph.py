@@ -103,7 +103,8 @@ _TABLE = (
         *("or page.is_gone or _seconds(page.latest[0]) > second:", "or page.is_gone:"),
     ),
     (
-        *("gemini-pages-never-go", "a gone page of Gemini is removed", *_SCAN),
+        *("gemini-pages-never-go", "a gone page of Gemini is removed"),
+        *(f"{_SEARCH}/scan.py", ("tests/gemini/test_index.py",)),
         *('_GEMINI_GONE = frozenset({"31", "51", "52"})', "_GEMINI_GONE = frozenset()"),
     ),
     (
@@ -271,8 +272,8 @@ _TABLE = (
         *("if left is not None and (left := left - len(sources)) < 0:", "if False:"),
     ),
     (
-        *("rank-leaks", "the rank of hosts without links is spread", *_PAGERANK),
-        *("1 - damping + damping * ranks[dangling].sum()", "1 - damping"),
+        *("half-damping", "PageRank has damping 0.85", *_PAGERANK),
+        *("DAMPING = 0.85", "DAMPING = 0.5"),
     ),
     (
         *("a-component-takes-all", "SALSA weighs components", *_SALSA),

@@ -120,8 +120,11 @@ def test_the_same_bytes_again_change_nothing(tmp_path: Path):
     index = build(tmp_path, [found(A, 1)])
     archived(tmp_path / "job" / "warc", [found(A, 1, 5)])
     archived(tmp_path / "other", [found(A, 1, 9)])
-    assert update(index, tmp_path / "job", tmp_path / "other")["documents"] == 0
+    counts = update(index, tmp_path / "job", tmp_path / "other")
+    assert (counts["documents"], counts["files"]) == (0, 2)
+    assert update(index, tmp_path / "job", tmp_path / "other")["files"] == 0
     assert documents(index)[A]["fetched"] == [minute(0)]
+    assert update(index, tmp_path / "job", tmp_path / "other")["files"] == 0
 
 
 @pytest.mark.parametrize("status", [b"404 Not Found", b"410 Gone", b"301 Moved Permanently"])
@@ -194,6 +197,15 @@ def test_one_copy_is_in_the_index(tmp_path: Path):
     assert documents(index).keys() == {same, nearly}
 
 
+@pytest.mark.parametrize(("sentences", "is_copy"), [(2, True), (12, False)])
+def test_pages_with_most_of_their_text_in_common_are_copies(
+    tmp_path: Path, sentences: int, is_copy: bool
+):
+    more = ". ".join(f"Sentence {n} is about part {n + 1}" for n in range(sentences))
+    index = build(tmp_path, [found(A, 1), found(B, 1, 1, extra=more)])
+    assert documents(index).keys() == ({A} if is_copy else {A, B})
+
+
 @pytest.mark.parametrize(
     ("head", "header"),
     [
@@ -225,6 +237,10 @@ def test_pages_follow_the_robots_txt_of_their_host(tmp_path: Path):
     build(tmp_path, [robots(refusing, 5)])
     assert documents(index).keys() == {A + "public", B + "private"}
     build(tmp_path, [robots(b"User-agent: *\nAllow: /\n", 7)])
+    assert len(documents(index)) == 3
+    # An archive that comes late has an older one.
+    archived(tmp_path / "early", [robots(refusing, 6)])
+    update(index, tmp_path / "job", tmp_path / "early")
     assert len(documents(index)) == 3
 
 

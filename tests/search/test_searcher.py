@@ -104,6 +104,18 @@ def test_query_finds_pages(searcher: Searcher, text: str, found: str):
     assert answer.total == len(found)
 
 
+def test_site_is_a_host_and_all_below(tmp_path: Path):
+    hosts = ("docs.a.test", "v2.docs.a.test", "notdocs.a.test", "a.test", "docs.a.test.b.test")
+    made = [Page(f"https://{host}/", host, "kiwi") for host in hosts]
+    made.append(Page("gemini://old.docs.a.test/", "Gemini", "kiwi"))
+    searcher = Searcher(index(tmp_path, made))
+    found = {*urls(searcher.search(parse("kiwi site:docs.a.test")))}
+    below = {"https://docs.a.test/", "https://v2.docs.a.test/", "gemini://old.docs.a.test/"}
+    assert found == below
+    others = {page.url for page in made} - below
+    assert {*urls(searcher.search(parse("kiwi -site:docs.a.test")))} == others
+
+
 def test_pages_with_some_words_follow_those_with_all(searcher: Searcher):
     answer = searcher.search(parse("everything dogs nothing"))
     assert {SHORT[url] for url in urls(answer)} == {"a", "b", "o"}
