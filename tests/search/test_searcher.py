@@ -17,6 +17,7 @@ from krowlspider.search.schema import CJK, FOLDED, RANKS, SEGMENTS, STATE, Place
 from krowlspider.search.searcher import RANKED_MAX, Found, Searcher
 from krowlspider.search.snippets import joined
 from tests.archive.captures import Odd, capture, written
+from tests.catalogue.warcs import archived, fetch
 from tests.search.indexes import Page, index
 
 if TYPE_CHECKING:
@@ -125,6 +126,16 @@ def test_pages_with_some_words_follow_those_with_all(searcher: Searcher):
     assert not answer.notes
 
 
+def test_a_page_about_one_word_is_behind_those_with_all(tmp_path: Path):
+    made = [
+        Page("https://all.test/", "Fruit", "kiwi banana " + "and other fruit " * 100),
+        Page("https://some.test/", "Kiwi", "kiwi kiwi kiwi"),
+        *(Page(f"https://other{n}.test/", "Other", "other fruit") for n in range(20)),
+    ]
+    found = Searcher(index(tmp_path, made)).search(parse("kiwi banana"))
+    assert urls(found) == ["https://all.test/", "https://some.test/"]
+
+
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
@@ -171,12 +182,27 @@ def _places(file: Path):
             yield Place(0, name, int(fields["offset"]), int(fields["length"]))
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b"])
-def test_place_outside_of_the_crawl_is_not_read(tmp_path: Path, name: str):
-    page = Page("https://a.test/", "Title", "word", place=Place(0, name, 0, 10))
-    searcher = Searcher(index(tmp_path, [page], [tmp_path]))
-    assert searcher.search(parse("word")).results[0].snippet == []
-    assert searcher.text("https://a.test/") is None
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("warc/{}", "A secret word"),
+        ("../job/warc/{}", None),
+        ("../warc/{}", None),
+        ("warc/../../warc/{}", None),
+        ("{folder}/warc/{}", None),
+    ],
+)
+def test_place_outside_of_the_crawl_is_not_read(tmp_path: Path, name: str, text: str | None):
+    made = fetch("https://a.test/", b"<p>A secret word")
+    [inside] = archived(tmp_path / "job" / "warc", [made])
+    [outside] = archived(tmp_path / "warc", [made])
+    assert outside.name == inside.name
+    [place] = _places(inside)
+    place = Place(0, name.format(inside.name, folder=tmp_path), place.offset, place.length)
+    page = Page("https://a.test/", "Title", "word", place=place)
+    searcher = Searcher(index(tmp_path / "index", [page], [tmp_path / "job"]))
+    assert joined(searcher.search(parse("word")).results[0].snippet) == (text or "")
+    assert searcher.text("https://a.test/") == text
 
 
 def test_links_and_hosts_rank_pages_of_equal_text(tmp_path: Path):
