@@ -158,6 +158,10 @@ _TABLE = (
         *("feeds-are-not-followed", "links are read from Atom and RSS", *_PAGES),
         *("if said.essence in feeds.TYPES:", "if False:"),
     ),
+    (
+        *("pages-without-language", "the language is that of the media type", *_PAGES),
+        *('page = Page(lang=(said.languages or ("",))[0][:MAX_LANG])', "page = Page()"),
+    ),
     # --- robots.txt, mirrors ---
     (
         *("one-activity-is-asked", "the groups of all activities hold together", *_ROBOTS),
@@ -227,6 +231,22 @@ _TABLE = (
     (
         *("44-is-an-error", "44 doubles the delay", *_POLITENESS),
         *("frozenset(range(40, 50)) - {44}", "frozenset(range(40, 50))"),
+    ),
+    (
+        *("a-seed-that-is-never-asked", "without KROWL_GEMINI such a seed is refused"),
+        *("krowlspider/urls/seeds.py", ("tests/gemini/test_urls.py",)),
+        'if scheme[1].lower() == "gemini" and not gemini.accepts_gemini():',
+        "if False:",
+    ),
+    (
+        *("robots-txt-of-the-web", "a redirect of robots.txt stays in Gemini"),
+        *("krowlspider/frontier/robots/fetches.py", ("tests/gemini/test_frontier.py",)),
+        *("is_gemini(target) != is_gemini(robots_fetch.url)", "False"),
+    ),
+    (
+        *("redirects-to-the-web", "redirects cross with the setting alone"),
+        *("krowlspider/engine/requests.py", ("tests/gemini/test_redirects.py",)),
+        *("elif is_gemini(url) != is_gemini(response.url) and not self._crosses:", "elif False:"),
     ),
     (
         *("redirects-without-end", "five redirects in a row"),

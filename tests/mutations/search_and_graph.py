@@ -173,6 +173,10 @@ _TABLE = (
         *("scale = min(1.0, 0.5 * most / top)", "scale = 1.0"),
     ),
     (
+        *("old-pages-first", "filters alone list the last pages first", *_SEARCHER),
+        *('compiled.every, RANKED_MAX, order_by_field="fetched")', "compiled.every, RANKED_MAX)"),
+    ),
+    (
         *("a-commit-is-not-seen", "a query sees the last commit", *_OPENED),
         *("self._index.reload()", "pass"),
     ),
@@ -188,6 +192,14 @@ _TABLE = (
     (
         *("farms-without-bound", "links of a farm are bounded", *_RANKING),
         *("min(log2(1.0 + max(0, page.linking_hosts)), _LOG_MAX)", "float(page.linking_hosts)"),
+    ),
+    (
+        *("titles-rank-nothing", "a title like the query raises a page", *_RANKING),
+        *("TITLE_WEIGHT = 1.0", "TITLE_WEIGHT = 0.0"),
+    ),
+    (
+        *("large-pages-of-tlgs", "links rank as in TLGS", *_RANKING),
+        *("if over > 0 else 1.0", "if over > 10**9 else 1.0"),
     ),
     (
         *("hosts-rank-nothing", "centrality of its host raises a page", *_RANKING),
@@ -231,6 +243,10 @@ _TABLE = (
         *("made.headers.update(HEADERS)", "pass"),
     ),
     (
+        *("any-number-of-results", "an answer has 100 pages at most", *_ROUTE),
+        *("or not 1 <= int(text) <= most:", "or False:"),
+    ),
+    (
         *("any-number-of-queries", "16 queries wait", *_ROUTE),
         *("if self._waiting >= WAITING_MAX:", "if False:"),
     ),
@@ -268,6 +284,10 @@ _TABLE = (
         *("np.maximum(sizes - self._sizes[grown], 0) / distance", "(sizes - self._sizes[grown])"),
     ),
     (
+        *("small-graphs-are-estimated", "up to 4,096 hosts it is exact", *_HYPERBALL),
+        *("if graph.size <= exact_max:", "if False:"),
+    ),
+    (
         *("chains-without-end", "HyperBall ends", *_HYPERBALL),
         *("if left is not None and (left := left - len(sources)) < 0:", "if False:"),
     ),
@@ -302,6 +322,10 @@ _TABLE = (
     (
         *("links-within-a-domain", "links within a domain do not count", *_DOMAINS),
         *("kept = (sources != targets) & (sources", "kept = (sources"),
+    ),
+    (
+        *("redirects-link-nowhere", "targets of redirects are links", *_REFERENCES),
+        *("if status in _REDIRECTS:", "if False:"),
     ),
     (
         *("pages-of-links-alone", "a page has 2,000 links at most", *_REFERENCES),

@@ -126,6 +126,16 @@ def test_pages_with_some_words_follow_those_with_all(searcher: Searcher):
     assert not answer.notes
 
 
+def test_filters_alone_list_the_last_fetched_first(tmp_path: Path):
+    days = (3, 9, 1, 5)
+    made = [
+        Page(f"https://a.test/{day}", "Title", "kiwi", fetched=datetime(2026, 11, day, tzinfo=UTC))
+        for day in days
+    ]
+    found = Searcher(index(tmp_path, made)).search(parse("site:a.test"))
+    assert urls(found) == [f"https://a.test/{day}" for day in (9, 5, 3, 1)]
+
+
 def test_a_page_about_one_word_is_behind_those_with_all(tmp_path: Path):
     made = [
         Page("https://all.test/", "Fruit", "kiwi banana " + "and other fruit " * 100),
