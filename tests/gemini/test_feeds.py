@@ -114,6 +114,14 @@ def test_a_crawl_follows_what_a_feed_names(kind: str):
     assert found.links[-2:] == ["https://example.org/1", "https://example.org/2"]
 
 
+def test_a_page_has_the_language_of_its_media_type():
+    for kind, lang in (("text/gemini; lang=de,en", "de"), ("image/png; lang=fr", "fr")):
+        made = Response("gemini://example.org/", status=20, headers={"Content-Type": kind})
+        found = read_page(made)
+        assert found is not None
+        assert found.lang == lang
+
+
 @given(st.binary(max_size=200), st.text(max_size=100))
 def test_nothing_raises(body: bytes, label: str):
     list(links_in(body, "https://example.org/atom.xml"))

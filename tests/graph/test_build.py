@@ -175,6 +175,23 @@ def test_links_beyond_the_memory_bound_are_merged(tmp_path: Path, monkeypatch: p
     assert len(lines(tmp_path / "whole/host/edges.txt.gz")) == 81
 
 
+@pytest.mark.parametrize("has_new", [False, True])
+def test_what_a_kill_left_is_undone(tmp_path: Path, has_new: bool):
+    """Between two renames the folder of a level has another name; before them, the new one is not
+    whole."""
+    out = tmp_path / "graph"
+    make(out, archived(tmp_path, [fetch("https://a.com/", b"<a href=//b.com>")]))
+    before = {path.name: path.read_bytes() for path in (out / "host").iterdir()}
+    if has_new:
+        (out / "host.new").mkdir()
+        (out / "host.new/vertices.txt.gz").touch()
+    else:
+        (out / "host").rename(out / "host.old")
+    GraphFolder(out).close()
+    assert {path.name: path.read_bytes() for path in (out / "host").iterdir()} == before
+    assert not [*out.glob("*.old"), *out.glob("*.new")]
+
+
 @pytest.mark.slow
 def test_a_kill_leaves_no_half_graph(tmp_path: Path):
     """Each fifth step on disk; `tests.graph.kills` alone takes all."""

@@ -8,6 +8,6 @@ Run them by hand, after a change of an invariant or of its tests:
 
 Neither pytest nor `make test` runs them. A mutation that survives shows a missing test. A stale one
 names code that has changed since: adapt its text. `politeness_and_bounds.py`,
-`durability_and_cluster.py`, `reading_and_archive.py`, `settings_and_people.py`, `recrawl.py` and
-`hooks.py` are the table.
+`durability_and_cluster.py`, `reading_and_archive.py`, `settings_and_people.py`, `recrawl.py`,
+`hooks.py`, `databases.py`, `gemini.py` and `search_and_graph.py` are the table.
 """

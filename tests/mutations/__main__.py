@@ -21,11 +21,13 @@ from typing import TYPE_CHECKING
 
 from tests.mutations.databases import DATABASES
 from tests.mutations.durability_and_cluster import DURABILITY_AND_CLUSTER
+from tests.mutations.gemini import GEMINI
 from tests.mutations.hooks import HOOKS
 from tests.mutations.mutation import Mutation, StaleError
 from tests.mutations.politeness_and_bounds import POLITENESS_AND_BOUNDS
 from tests.mutations.reading_and_archive import READING_AND_ARCHIVE
 from tests.mutations.recrawl import RECRAWL
+from tests.mutations.search_and_graph import SEARCH_AND_GRAPH
 from tests.mutations.settings_and_people import SETTINGS_AND_PEOPLE
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = (
     *(*POLITENESS_AND_BOUNDS, *DURABILITY_AND_CLUSTER),
     *(*READING_AND_ARCHIVE, *SETTINGS_AND_PEOPLE, *RECRAWL, *HOOKS, *DATABASES),
+    *(*GEMINI, *SEARCH_AND_GRAPH),
 )
 # Not tracked, and used by the tests: the interpreter, and programs that were downloaded.
 _LINKED = (".venv", ".cache")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from errno import ENOSPC
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,8 @@ from tests.search.webs import found, page, stored, urls
 if TYPE_CHECKING:
     from collections import Counter
     from pathlib import Path
+
+    from krowlspider.search.builder import Segments
 
 _HEAP = 15_000_000
 A, B = "https://a.test/", "https://b.test/"
@@ -117,8 +120,11 @@ def test_the_same_bytes_again_change_nothing(tmp_path: Path):
     index = build(tmp_path, [found(A, 1)])
     archived(tmp_path / "job" / "warc", [found(A, 1, 5)])
     archived(tmp_path / "other", [found(A, 1, 9)])
-    assert update(index, tmp_path / "job", tmp_path / "other")["documents"] == 0
+    counts = update(index, tmp_path / "job", tmp_path / "other")
+    assert (counts["documents"], counts["files"]) == (0, 2)
+    assert update(index, tmp_path / "job", tmp_path / "other")["files"] == 0
     assert documents(index)[A]["fetched"] == [minute(0)]
+    assert update(index, tmp_path / "job", tmp_path / "other")["files"] == 0
 
 
 @pytest.mark.parametrize("status", [b"404 Not Found", b"410 Gone", b"301 Moved Permanently"])
@@ -191,6 +197,15 @@ def test_one_copy_is_in_the_index(tmp_path: Path):
     assert documents(index).keys() == {same, nearly}
 
 
+@pytest.mark.parametrize(("sentences", "is_copy"), [(2, True), (12, False)])
+def test_pages_with_most_of_their_text_in_common_are_copies(
+    tmp_path: Path, sentences: int, is_copy: bool
+):
+    more = ". ".join(f"Sentence {n} is about part {n + 1}" for n in range(sentences))
+    index = build(tmp_path, [found(A, 1), found(B, 1, 1, extra=more)])
+    assert documents(index).keys() == ({A} if is_copy else {A, B})
+
+
 @pytest.mark.parametrize(
     ("head", "header"),
     [
@@ -222,6 +237,10 @@ def test_pages_follow_the_robots_txt_of_their_host(tmp_path: Path):
     build(tmp_path, [robots(refusing, 5)])
     assert documents(index).keys() == {A + "public", B + "private"}
     build(tmp_path, [robots(b"User-agent: *\nAllow: /\n", 7)])
+    assert len(documents(index)) == 3
+    # An archive that comes late has an older one.
+    archived(tmp_path / "early", [robots(refusing, 6)])
+    update(index, tmp_path / "job", tmp_path / "early")
     assert len(documents(index)) == 3
 
 
@@ -296,6 +315,31 @@ def test_an_index_of_another_form_is_refused(tmp_path: Path):
     (index / STATE).write_text('{"form": 99, "jobdirs": []}')
     with pytest.raises(KrowlError, match="made by another version: make a new index"):
         update(index, tmp_path / "job")
+
+
+def test_a_failed_commit_loses_no_document(tmp_path: Path):
+    """Marks stay until the segments are durable, so the next run makes the same documents."""
+
+    class Full:
+        """Segments on a disk that is full at the commit."""
+
+        def __init__(self, segments: Segments):
+            self.add, self.remove, self.close = segments.add, segments.remove, segments.close
+
+        def commit(self) -> None:
+            raise OSError(ENOSPC, "No space left on device")
+
+    build(tmp_path, [found(A, 1)])
+    archived(tmp_path / "job" / "warc", [found(A, 2, 5), found(B, 3, 5)])
+    builder = Builder(tmp_path / "index", [tmp_path / "job"], heap=_HEAP)
+    builder.segments = Full(builder.segments)  # type: ignore[assignment]
+    with pytest.raises(OSError, match="No space left"):
+        builder.run()
+    builder.close()
+    assert documents(tmp_path / "index")[A]["title"] == ["Title 1"]
+    assert update(tmp_path / "index", tmp_path / "job")["documents"] == 2
+    titles = {url: made["title"] for url, made in documents(tmp_path / "index").items()}
+    assert titles == {A: ["Title 2"], B: ["Title 3"]}
 
 
 def test_a_file_that_is_gone_leaves_its_documents(tmp_path: Path):

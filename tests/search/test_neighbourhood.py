@@ -34,9 +34,15 @@ def test_page_with_most_links_around_the_results_is_first(tmp_path: Path, rank: 
         for name, targets in LINKED.items():
             batch.put(PAGE + key_of(urls[name]), pack(Known(urls[name])))
             store.replace(batch, urls[name], [Link(urls[each], "x") for each in targets])
+        for own in (f"{urls['f']}{number}" for number in range(5)):
+            batch.put(PAGE + key_of(own), pack(Known(own)))
+            store.replace(batch, own, [Link(urls["f"], "x")])
     found = searcher.search(parse("kiwi"), rank=rank, explain=True).results
     assert found[0].url == urls["c"]
     assert found[1].url == urls["b"]
     assert {each.url for each in found} == {urls[name] for name in "abcf"}
     assert [name for name, _, _ in found[0].parts[:3]] == ["text", "size", "links"]
+    # Nobody but its own host links to f.
+    parts = {each.url: {name: about for name, _, about in each.parts} for each in found}
+    assert parts[urls["f"]]["links"].startswith("authority 0;")
     assert not [*tmp_path.glob("links-*")]

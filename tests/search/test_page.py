@@ -222,6 +222,10 @@ async def test_share_of_a_core_makes_queries_wait_and_ends_them(folder: Path):
             if "503" in head.split("\r\n")[0]:
                 break
         assert "Retry-After: 2" in head
+        # Those that wait keep their places: there is none for all of these.
+        asked = [said(port, "/search.json?q=kiwi") for _ in range(2 * (ANSWERS_MAX + WAITING_MAX))]
+        bodies = [body for _, body in await asyncio.gather(*asked)]
+        assert any(b"too many queries" in body for body in bodies)
     assert time.monotonic() - begun < 30
 
 

@@ -121,6 +121,10 @@ def test_words_phrases_prefixes_and_alternatives(text: str, found: list[list[str
     assert terms(text) == found
 
 
+def test_prefix_has_two_letters():
+    assert [term.kind for term in parse("c* co* *").terms] == [Kind.WORD, Kind.PREFIX]
+
+
 @pytest.mark.parametrize("text", ["a -b", "a NOT b", "-b a"])
 def test_excluded_words(text: str):
     query = parse(text)

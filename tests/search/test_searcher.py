@@ -17,6 +17,7 @@ from krowlspider.search.schema import CJK, FOLDED, RANKS, SEGMENTS, STATE, Place
 from krowlspider.search.searcher import RANKED_MAX, Found, Searcher
 from krowlspider.search.snippets import joined
 from tests.archive.captures import Odd, capture, written
+from tests.catalogue.warcs import archived, fetch
 from tests.search.indexes import Page, index
 
 if TYPE_CHECKING:
@@ -104,6 +105,18 @@ def test_query_finds_pages(searcher: Searcher, text: str, found: str):
     assert answer.total == len(found)
 
 
+def test_site_is_a_host_and_all_below(tmp_path: Path):
+    hosts = ("docs.a.test", "v2.docs.a.test", "notdocs.a.test", "a.test", "docs.a.test.b.test")
+    made = [Page(f"https://{host}/", host, "kiwi") for host in hosts]
+    made.append(Page("gemini://old.docs.a.test/", "Gemini", "kiwi"))
+    searcher = Searcher(index(tmp_path, made))
+    found = {*urls(searcher.search(parse("kiwi site:docs.a.test")))}
+    below = {"https://docs.a.test/", "https://v2.docs.a.test/", "gemini://old.docs.a.test/"}
+    assert found == below
+    others = {page.url for page in made} - below
+    assert {*urls(searcher.search(parse("kiwi -site:docs.a.test")))} == others
+
+
 def test_pages_with_some_words_follow_those_with_all(searcher: Searcher):
     answer = searcher.search(parse("everything dogs nothing"))
     assert {SHORT[url] for url in urls(answer)} == {"a", "b", "o"}
@@ -111,6 +124,26 @@ def test_pages_with_some_words_follow_those_with_all(searcher: Searcher):
     answer = searcher.search(parse("everything dogs"))
     assert [SHORT[url] for url in urls(answer)] == ["b", "a"]
     assert not answer.notes
+
+
+def test_filters_alone_list_the_last_fetched_first(tmp_path: Path):
+    days = (3, 9, 1, 5)
+    made = [
+        Page(f"https://a.test/{day}", "Title", "kiwi", fetched=datetime(2026, 11, day, tzinfo=UTC))
+        for day in days
+    ]
+    found = Searcher(index(tmp_path, made)).search(parse("site:a.test"))
+    assert urls(found) == [f"https://a.test/{day}" for day in (9, 5, 3, 1)]
+
+
+def test_a_page_about_one_word_is_behind_those_with_all(tmp_path: Path):
+    made = [
+        Page("https://all.test/", "Fruit", "kiwi banana " + "and other fruit " * 100),
+        Page("https://some.test/", "Kiwi", "kiwi kiwi kiwi"),
+        *(Page(f"https://other{n}.test/", "Other", "other fruit") for n in range(20)),
+    ]
+    found = Searcher(index(tmp_path, made)).search(parse("kiwi banana"))
+    assert urls(found) == ["https://all.test/", "https://some.test/"]
 
 
 @pytest.mark.parametrize(
@@ -159,12 +192,26 @@ def _places(file: Path):
             yield Place(0, name, int(fields["offset"]), int(fields["length"]))
 
 
-@pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "a/../../b"])
-def test_place_outside_of_the_crawl_is_not_read(tmp_path: Path, name: str):
-    page = Page("https://a.test/", "Title", "word", place=Place(0, name, 0, 10))
-    searcher = Searcher(index(tmp_path, [page], [tmp_path]))
-    assert searcher.search(parse("word")).results[0].snippet == []
-    assert searcher.text("https://a.test/") is None
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("warc/{}", "A secret word"),
+        ("../job/warc/{}", None),
+        ("../warc/{}", None),
+        ("warc/../../warc/{}", None),
+        ("{folder}/warc/{}", None),
+    ],
+)
+def test_place_outside_of_the_crawl_is_not_read(tmp_path: Path, name: str, text: str | None):
+    made = fetch("https://a.test/", b"<p>A secret word")
+    [inside] = archived(tmp_path / "job" / "warc", [made])
+    shutil.copytree(inside.parent, tmp_path / "warc")
+    [place] = _places(inside)
+    place = Place(0, name.format(inside.name, folder=tmp_path), place.offset, place.length)
+    page = Page("https://a.test/", "Title", "word", place=place)
+    searcher = Searcher(index(tmp_path / "index", [page], [tmp_path / "job"]))
+    assert joined(searcher.search(parse("word")).results[0].snippet) == (text or "")
+    assert searcher.text("https://a.test/") == text
 
 
 def test_links_and_hosts_rank_pages_of_equal_text(tmp_path: Path):

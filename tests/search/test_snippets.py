@@ -74,6 +74,7 @@ KNOWN = {"search": 100, "engine": 90, "frontier": 80, "form": 70, "from": 900, "
         ("earch", "search"),
         ("forntir", "frontier"),
         ("search", None),
+        ("form", None),
         ("fron", "from"),
         ("zzzzzz", None),
         ("se", None),
