@@ -52,7 +52,8 @@ REFUSALS = ("noindex", "search=no", "search=n")
 _PLAIN, GEMTEXT = "text/plain", "text/gemini"
 # Texts with marks that people read as they stand; of these a first line may be a heading.
 _MARKED = frozenset({"text/markdown", "text/x-markdown", "text/x-rst"})
-_TEXTS = _MARKED | {_PLAIN}
+# Some servers of Gemini say "plaintext".
+_TEXTS = _MARKED | {_PLAIN, "plaintext"}
 _GEMINI = "application/gemini"
 # A header line of Gemini: status, a blank, and at most 1,024 bytes.
 _LINE_MAX = 1_030

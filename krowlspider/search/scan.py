@@ -56,6 +56,8 @@ _AGENTS = (INDEXER, ALL)
 _PREFIXES_MAX, _PREFIXES_CHARS_MAX = 1_000, 32 * 1024
 # Of Gemini: permanent redirect, not found, gone.
 _GEMINI_GONE = frozenset({"31", "51", "52"})
+# A page of Gemini that answers with a permanent failure (5x, 6x) for so many seconds is gone too.
+_DEAD = 30 * 86_400
 
 
 class _Capture(NamedTuple):
@@ -85,6 +87,11 @@ class _Capture(NamedTuple):
             return True
         # The index has no status of some revisits.
         return False if status in {"200", "203", "304", "-", ""} else None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a Gemini server says that no such request will succeed."""
+        return self.url.startswith(_GEMINI) and self.line.status[:1] in {"5", "6"}
 
 
 class Scanner:
@@ -159,7 +166,10 @@ class Scanner:
     def _take_page(self, batch: Any, found: _Capture) -> None:
         ledger, key = self._ledger, key_of(found.url)
         when, page = _seconds(found.line.timestamp), self._ledger.page(key)
-        if found.is_gone is None:
+        is_gone = found.is_gone
+        if is_gone is None and page is not None and found.is_refused:
+            is_gone = True if when - _seconds(page.latest[0]) >= _DEAD else None
+        if is_gone is None:
             return
         if page is None:
             page = Page(found.url, first=when)
@@ -173,7 +183,7 @@ class Scanner:
             return
         was = page.is_gone, page.at
         before = ledger.mark_of(key, page)
-        page.latest, page.is_gone = found.latest, found.is_gone
+        page.latest, page.is_gone = found.latest, is_gone
         page.first = min(page.first, when)
         is_new = page.file < 0 or found.line.digest != page.digest or not page.digest
         if page.is_gone:

@@ -262,6 +262,24 @@ def test_a_capsule_has_documents_until_they_are_gone(tmp_path: Path):
 
 
 @pytest.mark.usefixtures("gemini")
+@pytest.mark.parametrize(
+    ("status", "days", "is_kept"),
+    [(59, 29, True), (59, 31, False), (60, 31, False), (40, 31, True)],
+)
+def test_a_capsule_page_that_fails_for_a_month_is_gone(
+    tmp_path: Path, status: int, days: int, is_kept: bool
+):
+    """As in TLGS. A temporary failure says nothing, and a good answer brings the page back."""
+    failing = replace(
+        capture(answers.refusal(status, "no"), url=CAPSULE), started=STARTED + 86_400 * days
+    )
+    index = build(tmp_path, [told("", f"# One\n{text(1)}"), failing])
+    assert (CAPSULE in documents(index)) is is_kept
+    build(tmp_path, [told("", f"# One\n{text(2)}", 1440 * 40)])
+    assert CAPSULE in documents(index)
+
+
+@pytest.mark.usefixtures("gemini")
 def test_a_capsule_refuses_indexers_in_its_robots_txt(tmp_path: Path):
     """So what was indexed before goes, though it is not fetched again."""
     made = [told(path, f"# Page\n{text(n)}") for n, path in enumerate(("private/a", "public"), 1)]

@@ -33,6 +33,12 @@ def test_an_answer_of_gemini_has_the_parameters_of_its_type(end: bytes):
     assert (found.media, found.text, found.language) == ("text/plain", "ü", "de")
 
 
+def test_plaintext_is_plain_text():
+    """TLGS takes it."""
+    assert is_indexable("plaintext")
+    assert content_of(URL, answer_of(GEMINI, b"20 plaintext\r\n# A")).title == "# A"
+
+
 def test_an_answer_of_gemini_without_a_type_is_gemtext():
     assert answer_of(GEMINI, b"20 \r\n# A").media == "text/gemini"
 
