@@ -11,7 +11,9 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
+from krowlspider.urls.canonical import normalise
 from krowlspider.urls.page.sitemap import Sitemap
+from krowlspider.urls.page.sitemap_xml import Claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,10 +58,26 @@ def is_feed(document: Document) -> bool:
     return False
 
 
-def links_in(body: bytes, url: str) -> Iterator[str]:
-    """Yield the normalised URLs that a feed of XML names; ``url`` is its own. No bytes raise."""
-    for found in Sitemap(url).read(body):
+def links_in(body: bytes, url: str, claims: list[Claim] | None = None) -> Iterator[str]:
+    """Yield the normalised URLs that a feed of XML names; ``url`` is its own. No bytes raise.
+
+    What it says of their changes is appended to ``claims``, if that is given.
+    """
+    for found in Sitemap(url, claims=claims).read(body):
         yield from found
+
+
+def claims_in(document: Document) -> list[Claim]:
+    """Return what a page of gemtext says of the pages that it names as a feed; nothing if it is
+    none. They have changed at noon of their day."""
+    if not is_feed(document):
+        return []
+    found = ((normalise(each.url_reference, document.url), each) for each in entries(document))
+    return [
+        Claim(url, (datetime.fromtimestamp(each.updated, UTC).isoformat(),))
+        for url, each in found
+        if url is not None
+    ]
 
 
 def _entry(link: Link) -> Entry | None:

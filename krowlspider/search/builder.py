@@ -307,6 +307,8 @@ class Builder:
         site = self.ledger.site(host_of(page.url))
         said = [] if site is None else site.site.signals_for(page.url, "html")
         _check(said)
+        if site is not None and not site.allows(page.url):
+            raise NoDocument("refused/robots.txt of Gemini")
         reason = self._watch.reading(key)
         if reason is not None:
             raise NoDocument(reason)

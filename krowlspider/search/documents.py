@@ -50,6 +50,10 @@ _NOT_VOUCHED = frozenset({"nofollow", "ugc", "sponsored"})
 # What refuses an index of search; other signals are about archives and models.
 REFUSALS = ("noindex", "search=no", "search=n")
 _PLAIN, GEMTEXT = "text/plain", "text/gemini"
+# Texts with marks that people read as they stand; of these a first line may be a heading.
+_MARKED = frozenset({"text/markdown", "text/x-markdown", "text/x-rst"})
+# Some servers of Gemini say "plaintext".
+_TEXTS = _MARKED | {_PLAIN, "plaintext"}
 _GEMINI = "application/gemini"
 # A header line of Gemini: status, a blank, and at most 1,024 bytes.
 _LINE_MAX = 1_030
@@ -98,7 +102,7 @@ class Content:
 
 def is_indexable(media: str) -> bool:
     """Return whether documents are made of a media type; an empty one is known by its body."""
-    return media in HTML or media in {"", _PLAIN, GEMTEXT}
+    return media in HTML or media in _TEXTS or media in {"", GEMTEXT}
 
 
 def answer_of(fields: Mapping[str, str], block: bytes) -> Answer:
@@ -146,7 +150,7 @@ def content_of(url: str, answer: Answer, site: Iterable[str] = ()) -> Content:
         found = _html_content(url, answer, site)
     elif answer.media == GEMTEXT:
         found = _gemini_content(url, answer)
-    elif answer.media == _PLAIN:
+    elif answer.media in _TEXTS:
         found = _plain_content(answer)
     else:
         raise NoDocument("media type")
@@ -183,6 +187,8 @@ def _gemini_content(url: str, answer: Answer) -> Content:
 def _plain_content(answer: Answer) -> Content:
     text = _text_of(answer)
     title = next((line for line in text[:4096].split("\n") if line.strip()), "")
+    if answer.media in _MARKED:
+        title = title.strip().strip("#").strip()
     return Content(answer.media, text, _language_of(text, answer), title)
 
 

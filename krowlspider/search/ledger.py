@@ -15,6 +15,7 @@ import msgspec
 
 from krowlspider.corpus.copies.fingerprints import bands, bits_apart, overlap, sketch
 from krowlspider.corpus.sites.answers import Site  # noqa: TC001 (msgspec reads it)
+from krowlspider.politeness.gemini import PrefixRules
 from krowlspider.search.links import PAGE, LinkStore, Page, host_hash, pack
 
 if TYPE_CHECKING:
@@ -58,10 +59,18 @@ class Payload(NamedTuple):
 
 
 class SiteRecord(msgspec.Struct, array_like=True):
-    """The newest robots.txt of a host, and the capture that it is of."""
+    """The newest robots.txt of a host, and the capture that it is of.
+
+    ``prefixes`` are those of paths that a Gemini server disallows for indexers.
+    """
 
     latest: tuple[str, int, int]
     site: Site
+    prefixes: list[str] = []
+
+    def allows(self, url: str) -> bool:
+        """Return whether the page may be in an index, as far as the prefixes go."""
+        return not self.prefixes or PrefixRules(self.prefixes).allowed(url) is True
 
 
 class Known(NamedTuple):

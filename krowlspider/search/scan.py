@@ -18,6 +18,8 @@ from krowlspider.archive.reading import read_record
 from krowlspider.catalogue.rows import index_lines
 from krowlspider.corpus.pages import records
 from krowlspider.corpus.sites.answers import ROBOTS, Site, site_of
+from krowlspider.gemini import robots
+from krowlspider.gemini.robots import INDEXER
 from krowlspider.search.documents import (
     BLOCK_MAX,
     NoDocument,
@@ -30,6 +32,7 @@ from krowlspider.search.ledger import Payload, SiteRecord
 from krowlspider.search.links import Page
 from krowlspider.search.schema import key_of
 from krowlspider.urls.canonical import host_of, normalise
+from krowlspider.urls.robots_groups import ALL
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -47,8 +50,14 @@ if TYPE_CHECKING:
 _KINDS = WarcRecordType.response | WarcRecordType.revisit
 _GONE, _MOVED = frozenset({"404", "410"}), frozenset({"301", "308"})
 _GEMINI = "gemini://"
+# The agents whose groups in a robots.txt of Gemini are about an index, the prefixes of it that
+# count, and their characters together: each page of the host is compared with all.
+_AGENTS = (INDEXER, ALL)
+_PREFIXES_MAX, _PREFIXES_CHARS_MAX = 1_000, 32 * 1024
 # Of Gemini: permanent redirect, not found, gone.
 _GEMINI_GONE = frozenset({"31", "51", "52"})
+# A page of Gemini that answers with a permanent failure (5x, 6x) for so many seconds is gone too.
+_DEAD = 30 * 86_400
 
 
 class _Capture(NamedTuple):
@@ -78,6 +87,11 @@ class _Capture(NamedTuple):
             return True
         # The index has no status of some revisits.
         return False if status in {"200", "203", "304", "-", ""} else None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether a Gemini server says that no such request will succeed."""
+        return self.url.startswith(_GEMINI) and self.line.status[:1] in {"5", "6"}
 
 
 class Scanner:
@@ -152,7 +166,10 @@ class Scanner:
     def _take_page(self, batch: Any, found: _Capture) -> None:
         ledger, key = self._ledger, key_of(found.url)
         when, page = _seconds(found.line.timestamp), self._ledger.page(key)
-        if found.is_gone is None:
+        is_gone = found.is_gone
+        if is_gone is None and page is not None and found.is_refused:
+            is_gone = True if when - _seconds(page.latest[0]) >= _DEAD else None
+        if is_gone is None:
             return
         if page is None:
             page = Page(found.url, first=when)
@@ -166,7 +183,7 @@ class Scanner:
             return
         was = page.is_gone, page.at
         before = ledger.mark_of(key, page)
-        page.latest, page.is_gone = found.latest, found.is_gone
+        page.latest, page.is_gone = found.latest, is_gone
         page.first = min(page.first, when)
         is_new = page.file < 0 or found.line.digest != page.digest or not page.digest
         if page.is_gone:
@@ -227,24 +244,42 @@ class Scanner:
         is_old = known is not None and found.latest <= known.latest
         if is_old or found.is_gone is None or found.payload is None:
             return
-        site = Site()
+        new = SiteRecord(found.latest, Site())
         if not found.is_gone:
             try:
-                site = site_of(ROBOTS, found.answer().body)
+                body = found.answer().body
             except (NoDocument, RecordError, FileNotFoundError):
                 return
-        before = Site() if known is None else known.site
-        if site != before and (_refuses(site) or _refuses(before)):
+            new.site = site_of(ROBOTS, body)
+            if found.url.startswith(_GEMINI):
+                new.prefixes = _bounded(robots.read(body, _AGENTS))
+        before = SiteRecord(found.latest, Site()) if known is None else known
+        is_other = (new.site, new.prefixes) != (before.site, before.prefixes)
+        if is_other and (_refuses(new) or _refuses(before)):
             for key in self._ledger.pages_of(host):
                 page = self._ledger.page(key)
                 if page is not None and page.file >= 0:
                     self._ledger.mark(batch, key, page)
-        self._ledger.put_site(batch, host, SiteRecord(found.latest, site))
+        self._ledger.put_site(batch, host, new)
 
 
-def _refuses(site: Site) -> bool:
+def _refuses(record: SiteRecord) -> bool:
     """Return whether a robots.txt refuses search for any page."""
-    return any(refusal_in(names) for names in (site.signals, *(each for _, each in site.usage)))
+    site = record.site
+    said = (site.signals, *(names for _, names in site.usage))
+    return bool(record.prefixes) or any(map(refusal_in, said))
+
+
+def _bounded(prefixes: list[str]) -> list[str]:
+    """Return the shortest prefixes, which disallow most, within the limits."""
+    found: list[str] = []
+    chars = 0
+    for prefix in sorted(prefixes, key=len)[:_PREFIXES_MAX]:
+        chars += len(prefix)
+        if chars > _PREFIXES_CHARS_MAX:
+            break
+        found.append(prefix)
+    return found
 
 
 def _seconds(timestamp: str) -> int:

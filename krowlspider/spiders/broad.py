@@ -113,8 +113,8 @@ _OPTIONAL_DOWNLOADER_MIDDLEWARES = {
 
 
 @cache
-def _gemini_reader() -> Callable[[Response], Page | None]:
-    reader: Callable[[Response], Page | None] = load_object(_GEMINI_PAGES)
+def _gemini_reader() -> Callable[..., Page | None]:
+    reader: Callable[..., Page | None] = load_object(_GEMINI_PAGES)
     return reader
 
 
@@ -490,14 +490,21 @@ class BroadSpider(Spider):
         has_all = RENDERED in response.flags or response.status < FIRST_HTTP
         if requisites is not None and not has_all:
             await requisites.of_page(page, response)
-        if page.feeds and not (page.nofollow and not self._follow_nofollow):
-            path, seed = meta.get("krowl_path", ""), meta.get("krowl_seed", "")
-            self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
+        if page.feeds or page.claims:
+            await self._look_at_feeds(page, response, depth)
         await self._follow(page, response, depth, states)
         if self._hooks is not None:
             links = [] if self._is_forbidden(page) else page.links
             await self._hooks.pages.has_visited(self._in_flight(response), links)
         return page
+
+    async def _look_at_feeds(self, page: Page, response: Response, depth: int) -> None:
+        """Queue the feeds that a page names, and follow the hints of one that is a feed itself."""
+        if page.feeds and not self._is_forbidden(page):
+            path, seed = (response.meta.get(key, "") for key in ("krowl_path", "krowl_seed"))
+            self._sitemaps.look_at_feeds(page.feeds, response.url, depth, path, seed)
+        if page.claims:
+            await self._sitemaps.hint(response.url, page.claims)
 
     # --- hooks ---
 
@@ -602,7 +609,8 @@ class BroadSpider(Spider):
         """Return the page of an answer of Gemini: gemtext, or HTML, which says there what it does
         in the web."""
         # No property: those of a spider are read when a request is stored.
-        return _gemini_reader()(response) or self._read(response)
+        page = _gemini_reader()(response, feeds=self._reads_feeds)
+        return self._read(response) if page is None else page
 
     async def _follow(
         self, page: Page, response: Response, depth: int, states: dict[str, str] | None

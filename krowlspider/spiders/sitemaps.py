@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from krowlspider.job.intake import Intake
     from krowlspider.spiders.site_claims import SiteClaims
+    from krowlspider.urls.page.sitemap_xml import Claim
 
 # Spawning's ai.txt; the TDM Reservation Protocol (W3C community group, 2024), section 6.
 PATHS = ("/ai.txt", "/.well-known/tdmrep.json")
@@ -334,9 +335,26 @@ class SitemapReader:
         scheduler.flights.keep_listing(
             response.request, bytes([min(level, LEVELS_MAX)]) + named_by.encode()
         )
+        self._bring_forward(response.url, sitemap.kind, claims)
+
+    async def hint(self, url: str, claims: list[Claim]) -> None:
+        """Bring pages of its domain forward by the claims of a page that is a feed itself."""
+        found = self._claims()
+        if found is None:
+            return
+        feed, domains = Sitemap(url, claims=claims), {domain_of(host_of(url))}
+        while feed.claims:
+            found.take(feed, domains)
+            await asyncio.sleep(0)
+        self._bring_forward(url, None, found)
+
+    def _bring_forward(self, url: str, kind: str | None, claims: SiteClaims) -> None:
+        """Give the hints of a document of a kind, as in `Sitemap`, to the schedule."""
+        recrawl = Scheduler.of(self._crawler).recrawl
+        assert recrawl is not None
         now = job_of(self._crawler).wall()
-        if not scheduler.recrawl.take_hints(claims.hints(sitemap.kind, now), len(claims)):
-            logger.debug("The hints of %s are left out: too many others wait", response.url)
+        if not recrawl.take_hints(claims.hints(kind, now), len(claims)):
+            logger.debug("The hints of %s are left out: too many others wait", url)
 
     def _spoken_for(self, urls: list[str], domains: set[str]) -> list[str]:
         own = [url for url in urls if domain_of(host_of(url)) in domains]

@@ -131,7 +131,7 @@ gemini://example.com/
         *(("gemini://example.net/data/cgi-bin", False), ("gemini://example.online/", False)),
         *(("gemini://example", False), ("gemini://example.gov/data", False)),
         ("gemini://example.gov/test/../data/", True),
-        ("gemini://example.gov/data3#test", True),
+        *(("gemini://example.gov/data3#test", True), ("http://example.com", False)),
     ],
 )
 def test_prefixes_are_excluded(given: str, is_blocked: bool):

@@ -8,12 +8,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scrapy.http import Response
+from scrapy.http import Response, TextResponse
 
 from krowlspider.gemini.feeds import Entry, entries, is_feed, links_in
 from krowlspider.gemini.gemtext import Document, read
 from krowlspider.gemini.pages import read_page
+from krowlspider.recrawl.hints import read_date
 
+pytestmark = pytest.mark.usefixtures("gemini")
 BASE = "gemini://example.org/gemlog/"
 # 2022-01-01 12:00 UTC.
 NOON = 1_641_038_400.0
@@ -120,6 +122,42 @@ def test_a_page_has_the_language_of_its_media_type():
         found = read_page(made)
         assert found is not None
         assert found.lang == lang
+
+
+def test_a_feed_says_when_pages_have_changed():
+    """At noon of the day, as the specification says. It is read where a schedule asks for it."""
+    lines = "".join(f"=> {name} 2022-01-0{day} An article\n" for day, name in enumerate("abc", 1))
+    response = TextResponse(
+        BASE, status=20, body=lines.encode(), headers={"Content-Type": "text/gemini"}
+    )
+    found = read_page(response, feeds=True)
+    assert found is not None
+    assert [url for url, *_ in found.claims] == [f"{BASE}{name}" for name in "abc"]
+    assert [read_date(text) for _, (text,), _ in found.claims] == [NOON, NOON + DAY, NOON + 2 * DAY]
+    unasked = read_page(response)
+    assert unasked is not None
+    assert unasked.claims == []
+
+
+def test_no_other_page_says_so():
+    response = TextResponse(
+        BASE, status=20, body=b"=> a 2022-01-01 A\n", headers={"Content-Type": "text/gemini"}
+    )
+    found = read_page(response, feeds=True)
+    assert found is not None
+    assert found.claims == []
+
+
+def test_atom_says_when_pages_have_changed():
+    body = ATOM.replace(b"</entry></feed>", b"<updated>2022-01-01</updated></entry></feed>")
+    response = Response(
+        BASE, status=20, body=body, headers={"Content-Type": "application/atom+xml"}
+    )
+    found = read_page(response, feeds=True)
+    assert found is not None
+    assert [(url, *dates) for url, dates, _ in found.claims] == [
+        ("https://example.org/2", "2022-01-01")
+    ]
 
 
 @given(st.binary(max_size=200), st.text(max_size=100))

@@ -7,6 +7,7 @@ from errno import ENOSPC
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.pages.row import PageRow
@@ -17,17 +18,22 @@ from krowlspider.search.builder import Builder
 from krowlspider.search.links import LinkStore
 from krowlspider.search.schema import LINKS, STATE, page_id
 from krowlspider.urls.canonical import host_of
+from krowlspider.urls.gemini import accept_gemini
 from tests.archive.captures import STARTED
 from tests.catalogue.warcs import archived, fetch
-from tests.search.webs import found, page, stored, urls
+from tests.gemini import answers
+from tests.gemini.archived import capture
+from tests.search.webs import found, page, stored, text, urls
 
 if TYPE_CHECKING:
     from collections import Counter
+    from collections.abc import Iterator
     from pathlib import Path
 
     from krowlspider.search.builder import Segments
 
 _HEAP = 15_000_000
+CAPSULE = "gemini://a.test/"
 A, B = "https://a.test/", "https://b.test/"
 
 
@@ -242,6 +248,70 @@ def test_pages_follow_the_robots_txt_of_their_host(tmp_path: Path):
     archived(tmp_path / "early", [robots(refusing, 6)])
     update(index, tmp_path / "job", tmp_path / "early")
     assert len(documents(index)) == 3
+
+
+@pytest.fixture
+def gemini() -> Iterator[None]:
+    """Gemini URLs are URLs, as in `scrapy index`."""
+    accept_gemini(is_on=True)
+    yield
+    accept_gemini(is_on=False)
+
+
+def told(path: str, content: str, minute: int = 0, kind: str = "text/gemini") -> Any:
+    """Return the capture of a text of a capsule."""
+    made = capture(answers.page(content, kind=kind), url=CAPSULE + path)
+    return replace(made, started=STARTED + 60 * minute)
+
+
+@pytest.mark.usefixtures("gemini")
+def test_a_capsule_has_documents_until_they_are_gone(tmp_path: Path):
+    """Copies are found too, and entries of a feed give their titles to what they name."""
+    feed = "# Log\n=> /a 2026-11-01 The granite quarry\n=> /b 2026-11-02 Tides\n" + text(7)
+    made = [told("", feed), told("a", f"# One\n{text(1)}"), told("b", f"# Two\n{text(2)}")]
+    index = build(tmp_path, [*made, told("copy", f"# One\n{text(1)}", 1)])
+    fields = documents(index)
+    assert fields.keys() == {CAPSULE, CAPSULE + "a", CAPSULE + "b"}
+    about = [fields[CAPSULE + "a"][name] for name in ("title", "host", "domain", "scheme", "mime")]
+    assert about == [["One"], ["a.test:1965"], ["a.test"], ["gemini"], ["text/gemini"]]
+    assert urls(index, "anchors", "granite") == {CAPSULE + "a"}
+    gone = capture(answers.refusal(52, "gone"), url=CAPSULE + "a")
+    build(tmp_path, [replace(gone, started=STARTED + 300)])
+    assert documents(index).keys() == {CAPSULE, CAPSULE + "b", CAPSULE + "copy"}
+
+
+@pytest.mark.usefixtures("gemini")
+@pytest.mark.parametrize(
+    ("status", "days", "is_kept"),
+    [(59, 29, True), (59, 31, False), (60, 31, False), (40, 31, True)],
+)
+def test_a_capsule_page_that_fails_for_a_month_is_gone(
+    tmp_path: Path, status: int, days: int, is_kept: bool
+):
+    """As in TLGS. A temporary failure says nothing, and a good answer brings the page back."""
+    failing = replace(
+        capture(answers.refusal(status, "no"), url=CAPSULE), started=STARTED + 86_400 * days
+    )
+    index = build(tmp_path, [told("", f"# One\n{text(1)}"), failing])
+    assert (CAPSULE in documents(index)) is is_kept
+    build(tmp_path, [told("", f"# One\n{text(2)}", 1440 * 40)])
+    assert CAPSULE in documents(index)
+
+
+@pytest.mark.usefixtures("gemini")
+def test_a_capsule_refuses_indexers_in_its_robots_txt(tmp_path: Path):
+    """So what was indexed before goes, though it is not fetched again."""
+    made = [told(path, f"# Page\n{text(n)}") for n, path in enumerate(("private/a", "public"), 1)]
+    index = build(tmp_path, made)
+    whole = {CAPSULE + "private/a", CAPSULE + "public"}
+    assert documents(index).keys() == whole
+    lines = "User-agent: researcher\nDisallow: /public\n\nUser-agent: indexer\nDisallow: /private\n"
+    build(tmp_path, [told("robots.txt", lines, 5, "text/plain")])
+    assert documents(index).keys() == {CAPSULE + "public"}
+    build(tmp_path, [told("robots.txt", "User-agent: *\nDisallow: /p*c\n", 6, "text/plain")])
+    assert documents(index).keys() == {CAPSULE + "private/a"}
+    build(tmp_path, [told("robots.txt", "User-agent: *\nDisallow:\n", 7, "text/plain")])
+    assert documents(index).keys() == whole
 
 
 def test_anchors_of_other_hosts_come_first(tmp_path: Path):

@@ -12,6 +12,7 @@ from krowlspider.search.documents import (
     NoDocument,
     answer_of,
     content_of,
+    is_indexable,
     links_in,
 )
 from krowlspider.search.schema import page_id, pairs_of, split_spaceless
@@ -32,8 +33,23 @@ def test_an_answer_of_gemini_has_the_parameters_of_its_type(end: bytes):
     assert (found.media, found.text, found.language) == ("text/plain", "ü", "de")
 
 
+def test_plaintext_is_plain_text():
+    """TLGS takes it."""
+    assert is_indexable("plaintext")
+    assert content_of(URL, answer_of(GEMINI, b"20 plaintext\r\n# A")).title == "# A"
+
+
 def test_an_answer_of_gemini_without_a_type_is_gemtext():
     assert answer_of(GEMINI, b"20 \r\n# A").media == "text/gemini"
+
+
+@pytest.mark.parametrize("kind", ["text/markdown", "text/x-markdown", "text/x-rst"])
+@pytest.mark.parametrize("line", ["# Notes on tides", "Notes on tides"])
+def test_texts_with_marks_are_documents(kind: str, line: str):
+    """The ancestor indexes them too."""
+    answer = answer_of(GEMINI, f"20 {kind}\r\n{line}\n\nWords\n".encode())
+    assert is_indexable(answer.media)
+    assert content_of("gemini://a.test/", answer).title == "Notes on tides"
 
 
 def test_a_body_that_is_not_in_its_coding_has_no_document():

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.frontier.pages.row import decode_row
+from krowlspider.frontier.store.schema import PAGES, host_of_page
+from krowlspider.frontier.store.store import LevelStore
 from tests.gemini.answers import Answer, page, redirect, refusal
 from tests.gemini.capsules import CapsuleProcess, Capsules, Paths
 from tests.gemini.tree import Tree
@@ -213,3 +218,42 @@ def test_pages_are_fetched_again(tmp_path: Path):
     # The first answer that a page is missing is no change yet.
     assert not any(row["changes"] for row in rows.values())
     assert dropped(again) == {"gemini_missing": 1}
+
+
+@pytest.mark.slow
+def test_a_gemlog_brings_forward_what_it_names(tmp_path: Path):
+    """Its entry of yesterday is later than the last fetch of one of two pages."""
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%d")
+    log = f"# Log\n=> /a {yesterday} News\n=> /x 2022-01-02 Old\n=> /y 2022-01-01 Older\n"
+    paths = Paths({f"/{name}": page(f"# {name}\n") for name in "abxy"})
+    paths.answers["/"] = page("=> /a\n=> /b\n=> /x\n=> /y\n")
+    paths.answers["/log"] = page(log)
+    settings = {**SETTINGS, "KROWL_RECRAWL": "continuous"}
+    with Capsules(paths) as capsules:
+        root = capsules.url()
+        first = Crawl(tmp_path / "job", arguments={"seeds": root}, settings=settings).start()
+        first.wait_until(lambda: len(capsules.asked()) == 6)
+        first.interrupt()
+        age(tmp_path / "job", 5 * 86_400)
+        seeds = {"seeds": f"{root}log"}
+        again = Crawl(tmp_path / "job", arguments=seeds, settings=settings).start()
+        again.wait_until(lambda: capsules.asked()[f"{root}a"] == 2)
+        again.interrupt()
+        asked = capsules.asked()
+    assert [asked[f"{root}{name}"] for name in "abxy"] == [2, 1, 1, 1]
+    assert again.stats["krowl/recrawl/hinted_count"] == 1
+
+
+def age(job: Path, seconds: int) -> None:
+    """Make all pages of a crawl as if they had been fetched so much earlier."""
+    with closing(LevelStore(job / "frontier")) as store:
+        batch = store.batch()
+        for key, value in list(store.items(PAGES)):
+            host = host_of_page(key)
+            row = decode_row(value, host)
+            row.last -= seconds
+            row.first -= seconds
+            row.changed -= seconds
+            row.planned += seconds
+            batch.put(key, row.encode(host))
+        batch.write()

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from krowlspider.urls.page.requisites.found import Requisites
+    from krowlspider.urls.page.sitemap_xml import Claim
 
 # Links taken from one page. Pages with more are generated, and one page must not fill the frontier.
 MAX_LINKS = 10_000
@@ -100,7 +101,8 @@ class Page(Struct, eq=False):
     ``rel=canonical``.
 
     ``requisites`` is None unless the plan reads them. ``feeds`` are the normalised URLs of its
-    first feeds, where they are read.
+    first feeds, where they are read. ``claims`` is what a page that is a feed itself says of the
+    pages it names.
 
     ``refused`` counts links that are no http(s) URL, ``oversize`` those too long to be parsed, and
     ``surplus`` those after the first MAX_LINKS.
@@ -117,6 +119,7 @@ class Page(Struct, eq=False):
     surplus: int = 0
     requisites: Requisites | None = None
     feeds: list[str] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
 
 
 def read_page(
