@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # Seconds of the crawls before the first turn, of a flood before it is measured, of a turn.
 _BEFORE, _START, _TURN = 20.0, 4.0, 8.0
+# Seconds for the first answer: a query takes long on a core that is shared.
+_FIRST = 120.0
 # Clients of a flood, each of which asks again at once.
 _CLIENTS = 16
 _SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10"
@@ -115,6 +117,8 @@ def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> tuple[float, float]:
             log = flooded.jobdir.parent / f"{flood}.log"
             stack.enter_context(running(list(map(str, command)), log, CORE))
         time.sleep(_START)
+        if flood in COUNTED:
+            _await_answer(flooded.jobdir, flood)
         crawls = flooded, alone
         begun = time.monotonic()
         before = [each.figures() for each in crawls]
@@ -137,15 +141,23 @@ def _answered(jobdir: Path, flood: str) -> None:
         file.write(".")
 
 
-def _answers(jobdir: Path, flood: str) -> int:
-    """Return how many answers a flood got in its last turn, and forget them.
+def _await_answer(jobdir: Path, flood: str) -> None:
+    """Wait until a flood has an answer.
 
-    :raises RuntimeError: there were none: it was no flood
+    :raises RuntimeError: it gets none: it is no flood
     """
+    end = time.monotonic() + _FIRST
+    while not (jobdir.parent / f"{flood}.answers").exists():
+        if time.monotonic() > end:
+            log = (jobdir.parent / f"{flood}.log").read_text()[-500:]
+            raise RuntimeError(f"the flood {flood} gets no answer: {log}")
+        time.sleep(0.5)
+
+
+def _answers(jobdir: Path, flood: str) -> int:
+    """Return how many answers a flood got in its last turn, and forget them."""
     file = jobdir.parent / f"{flood}.answers"
-    if not (file.exists() and (count := file.stat().st_size)):
-        log = (jobdir.parent / f"{flood}.log").read_text()[-500:]
-        raise RuntimeError(f"the flood {flood} got no answer: {log}")
+    count = file.stat().st_size
     file.unlink()
     return count
 
