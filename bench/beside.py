@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 # Seconds of the crawls before the first turn, of a flood before it is measured, of a turn.
 _BEFORE, _START, _TURN = 20.0, 4.0, 8.0
-# Seconds for the first answer: a query takes long on a core that is shared.
-_FIRST = 120.0
+# Seconds for an answer: a query takes long on a core that is shared.
+_PATIENCE = 180.0
 # Clients of a flood, each of which asks again at once.
 _CLIENTS = 16
 _SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10"
@@ -118,11 +118,15 @@ def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> tuple[float, float]:
             stack.enter_context(running(list(map(str, command)), log, CORE))
         time.sleep(_START)
         if flood in COUNTED:
-            _await_answer(flooded.jobdir, flood)
+            _await_answer(flooded.jobdir, flood, 0)
         crawls = flooded, alone
         begun = time.monotonic()
         before = [each.figures() for each in crawls]
+        answers = _count(flooded.jobdir, flood)
         time.sleep(_TURN)
+        if flood in COUNTED:
+            # A whole query at least, whose parts cost the crawl more and less.
+            _await_answer(flooded.jobdir, flood, answers)
         seconds = time.monotonic() - begun
         after = [each.figures() for each in crawls]
     (pages, cpu), (pages_alone, cpu_alone) = (
@@ -141,13 +145,18 @@ def _answered(jobdir: Path, flood: str) -> None:
         file.write(".")
 
 
-def _await_answer(jobdir: Path, flood: str) -> None:
-    """Wait until a flood has an answer.
+def _count(jobdir: Path, flood: str) -> int:
+    file = jobdir.parent / f"{flood}.answers"
+    return file.stat().st_size if file.exists() else 0
+
+
+def _await_answer(jobdir: Path, flood: str, before: int) -> None:
+    """Wait until a flood has more answers than before.
 
     :raises RuntimeError: it gets none: it is no flood
     """
-    end = time.monotonic() + _FIRST
-    while not (jobdir.parent / f"{flood}.answers").exists():
+    end = time.monotonic() + _PATIENCE
+    while _count(jobdir, flood) <= before:
         if time.monotonic() > end:
             log = (jobdir.parent / f"{flood}.log").read_text()[-500:]
             raise RuntimeError(f"the flood {flood} gets no answer: {log}")
@@ -155,10 +164,9 @@ def _await_answer(jobdir: Path, flood: str) -> None:
 
 
 def _answers(jobdir: Path, flood: str) -> int:
-    """Return how many answers a flood got in its last turn, and forget them."""
-    file = jobdir.parent / f"{flood}.answers"
-    count = file.stat().st_size
-    file.unlink()
+    """Return how many answers a flood got, and forget them."""
+    count = _count(jobdir, flood)
+    (jobdir.parent / f"{flood}.answers").unlink()
     return count
 
 
