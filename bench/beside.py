@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 # Seconds of the crawls before the first turn, of a flood before it is measured, of a turn.
 _BEFORE, _START, _TURN = 20.0, 4.0, 8.0
+# Seconds for an answer: a query takes long on a core that is shared.
+_PATIENCE = 180.0
 # Clients of a flood, each of which asks again at once.
 _CLIENTS = 16
 _SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10"
@@ -43,7 +45,7 @@ _SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10
 def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
     """Return a row for each flood: ``cores`` that it takes of the crawl's process, as mean of
     ``rounds`` pairs of turns with its standard error; what a crawl with a core of its own would
-    have left (``kept``); and the cores that the crawls had.
+    have left (``kept``); the cores that the crawls had; and the answers that the flood got.
 
     What the flood takes is bounded in each second, however much of a core the crawl has. So on a
     busy machine the ratio of two rates would say nothing.
@@ -86,12 +88,14 @@ class _Crawl:
 
 
 def _row(flood: str, crawls: list[_Crawl], rounds: int) -> dict[str, Any]:
-    taken, had = [], []
+    taken, had, answers = [], [], 0
     for _ in range(rounds):
         # The second turn, with the crawls swapped, takes out what differs between them.
         pair = [_turn(flood, *order) for order in (crawls, crawls[::-1])]
         taken.append(statistics.mean(cores for cores, _ in pair))
         had += [cores for _, cores in pair]
+        if flood in COUNTED:
+            answers += sum(_answers(crawl.jobdir, flood) for crawl in crawls)
     error = statistics.stdev(taken) / len(taken) ** 0.5 if len(taken) > 1 else 0.0
     return {
         "flood": flood,
@@ -100,6 +104,7 @@ def _row(flood: str, crawls: list[_Crawl], rounds: int) -> dict[str, Any]:
         "standard_error": round(error, 3),
         "kept": round(1 - statistics.mean(taken), 3),
         "cores_of_a_crawl": round(statistics.mean(had), 2),
+        "answers": answers,
     }
 
 
@@ -112,10 +117,16 @@ def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> tuple[float, float]:
             log = flooded.jobdir.parent / f"{flood}.log"
             stack.enter_context(running(list(map(str, command)), log, CORE))
         time.sleep(_START)
+        if flood in COUNTED:
+            _await_answer(flooded.jobdir, flood, 0)
         crawls = flooded, alone
         begun = time.monotonic()
         before = [each.figures() for each in crawls]
+        answers = _count(flooded.jobdir, flood)
         time.sleep(_TURN)
+        if flood in COUNTED:
+            # A whole query at least, whose parts cost the crawl more and less.
+            _await_answer(flooded.jobdir, flood, answers)
         seconds = time.monotonic() - begun
         after = [each.figures() for each in crawls]
     (pages, cpu), (pages_alone, cpu_alone) = (
@@ -126,6 +137,37 @@ def _turn(flood: str, flooded: _Crawl, alone: _Crawl) -> tuple[float, float]:
 
 
 # --- the floods, each a process of its own ---
+
+
+def _answered(jobdir: Path, flood: str) -> None:
+    """Count an answer that is none of a refusal."""
+    with (jobdir.parent / f"{flood}.answers").open("a") as file:
+        file.write(".")
+
+
+def _count(jobdir: Path, flood: str) -> int:
+    file = jobdir.parent / f"{flood}.answers"
+    return file.stat().st_size if file.exists() else 0
+
+
+def _await_answer(jobdir: Path, flood: str, before: int) -> None:
+    """Wait until a flood has more answers than before.
+
+    :raises RuntimeError: it gets none: it is no flood
+    """
+    end = time.monotonic() + _PATIENCE
+    while _count(jobdir, flood) <= before:
+        if time.monotonic() > end:
+            log = (jobdir.parent / f"{flood}.log").read_text()[-500:]
+            raise RuntimeError(f"the flood {flood} gets no answer: {log}")
+        time.sleep(0.5)
+
+
+def _answers(jobdir: Path, flood: str) -> int:
+    """Return how many answers a flood got, and forget them."""
+    count = _count(jobdir, flood)
+    (jobdir.parent / f"{flood}.answers").unlink()
+    return count
 
 
 def _grpc(jobdir: Path, log: Path) -> None:
@@ -147,6 +189,7 @@ def _grpc(jobdir: Path, log: Path) -> None:
                 with suppress(grpc.RpcError):
                     await stub.GetStatus(pb.GetStatusRequest(), metadata=given)
                     await stub.SubmitUrls(pb.SubmitUrlsRequest(urls=urls), metadata=given)
+                    _answered(jobdir, "grpc")
 
     async def clients() -> None:
         await asyncio.gather(*map(client, range(_CLIENTS)))
@@ -155,20 +198,24 @@ def _grpc(jobdir: Path, log: Path) -> None:
 
 
 def _cdx(jobdir: Path, _: Path) -> None:
-    """Ask for all captures, and for those of a host."""
+    """Ask for all captures, and for those of a host that has none."""
     url = noted_url(jobdir, PAGE)
     host, port = str(url).removeprefix("http://").split(":")
 
     async def client(number: int) -> None:
-        query = "url=com&matchType=domain" if number % 2 else "url=http://example.org/"
+        # The web's hosts have addresses for names: these are all captures.
+        query = "urlkey=1&matchType=prefix" if number % 2 else "url=http://example.org/"
         asked = f"GET /cdx?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         while True:
             with suppress(OSError):
                 reader, writer = await asyncio.open_connection(host, int(port))
                 writer.write(asked.encode())
+                status = await reader.readline()
                 while await reader.read(65_536):
                     pass
                 writer.close()
+                if b" 200 " in status:
+                    _answered(jobdir, "cdx")
 
     async def clients() -> None:
         await asyncio.gather(*map(client, range(_CLIENTS)))
@@ -178,7 +225,8 @@ def _cdx(jobdir: Path, _: Path) -> None:
 
 def _sql(jobdir: Path, _: Path) -> None:
     while True:
-        subprocess.run([sys.executable, "-m", "scrapy", "sql", jobdir, _SQL], cwd=ROOT, check=False)
+        subprocess.run([sys.executable, "-m", "scrapy", "sql", jobdir, _SQL], cwd=ROOT, check=True)
+        _answered(jobdir, "sql")
 
 
 def _catalogue(jobdir: Path, _: Path) -> None:
@@ -194,6 +242,8 @@ FLOODS: dict[str, Callable[[Path, Path], None]] = {
     "sql": _sql,
     "catalogue": _catalogue,
 }
+# Those that count their answers.
+COUNTED = ("grpc", "cdx", "sql")
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

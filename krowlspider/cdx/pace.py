@@ -5,13 +5,21 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from types import coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine, Generator, Iterator
+
+_T = TypeVar("_T")
 
 # The share of a core that the answers of a crawl take for each of its processes.
-SHARE_OF_CRAWL = 0.03
+SHARE_OF_CRAWL = 0.02
+# Seconds of work of the event loop for a connection, besides what its answer takes: it is accepted,
+# read and closed.
+CONNECTION = 0.0015
+# The part of the share that is for clients that are refused.
+_FOR_REFUSED = 0.25
 # Seconds of work after which a thread pays for it.
 _WORK = 0.005
 # Seconds of work that are done at once after a quiet time: those of some short queries.
@@ -46,6 +54,32 @@ class Pace:
             earliest = now - _AT_ONCE / self._share
             self._even_at = max(self._even_at, earliest) + work / self._share
             return max(0.0, self._even_at - now)
+
+    def refusal_wait(self, waiting: int) -> float:
+        """Return how many seconds a client waits for its refusal, if so many wait with it."""
+        return waiting * CONNECTION / (_FOR_REFUSED * self._share) if self._share < 1.0 else 0.0
+
+
+@coroutine
+def charged(
+    pace: Pace, work: Coroutine[Any, Any, _T], clock: Callable[[], float] = time.thread_time
+) -> Generator[Any, None, _T]:
+    """Await ``work``, and charge what the event loop does for it: each step between two waits."""
+    raised: BaseException | None = None
+    while True:
+        begun = clock()
+        try:
+            waited_for = work.send(None) if raised is None else work.throw(raised)
+        except StopIteration as done:
+            value: _T = done.value
+            return value
+        finally:
+            pace.charge(clock() - begun)
+        try:
+            yield waited_for
+            raised = None
+        except BaseException as error:  # noqa: BLE001 - the work decides what becomes of it
+            raised = error
 
 
 class Turn:

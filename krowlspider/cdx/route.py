@@ -14,7 +14,7 @@ from aiohttp import web
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.cdx.answers import Answer, answer, read
 from krowlspider.cdx.errors import QueryError
-from krowlspider.cdx.pace import Pace, Turn
+from krowlspider.cdx.pace import CONNECTION, Pace, Turn, charged
 from krowlspider.cdx.query import Dialect
 from krowlspider.job.monitoring.endpoint import MORE_TIME
 
@@ -35,8 +35,6 @@ _REFUSED_MAX = 64
 _NOTED_MAX = 100
 # Seconds between two looks at a piece that takes long.
 _LOOK = 1.0
-# Seconds of work of the event loop for a request, and for a piece that is sent.
-_REQUEST, _PIECE = 0.0005, 0.0002
 _GZIP = 31  # zlib's ``wbits``
 _GZIP_LEVEL = 1
 
@@ -50,7 +48,6 @@ class CdxRoute:
         self._headers = headers
         self._pace = Pace(share)
         self._under_way = 0
-        self._is_limited = share < 1.0
         self._refused = 0
         # Faults that were logged.
         self._noted: set[str] = set()
@@ -64,7 +61,7 @@ class CdxRoute:
         }
 
     async def _answer(self, dialect: Dialect, request: web.BaseRequest) -> web.StreamResponse:
-        made = await self._answered(dialect, request)
+        made = await charged(self._pace, self._answered(dialect, request))
         if not made.prepared:
             made.headers.update(self._headers)
         return made
@@ -79,7 +76,7 @@ class CdxRoute:
         request[MORE_TIME]()
         try:
             await self._rest(request)
-            self._pace.charge(_REQUEST)
+            self._pace.charge(CONNECTION)
             query = read(request.query, request.query.getall("filter", []), dialect)
             found = await self._in_thread(
                 lambda: answer(self._archives, query, turn), turn, request
@@ -116,7 +113,6 @@ class CdxRoute:
                 if piece:
                     await sent.write(piece)
                     request[MORE_TIME]()
-                    self._pace.charge(_PIECE)
                 piece = await self._in_thread(lambda: next(pieces, None), turn, request)
             await sent.write_eof()
         except (ArchiveError, OSError) as error:
@@ -135,14 +131,18 @@ class CdxRoute:
             self._noted.add(why)
 
     async def _hold(self, request: web.BaseRequest) -> None:
-        """Let a client that is refused wait: one that asked again at once would keep the loop
-        busy."""
-        if not self._is_limited or self._refused >= _REFUSED_MAX:
+        """Let a client that is refused wait, the longer the more of them do: those that ask again
+        at once take a part of the share."""
+        if self._refused >= _REFUSED_MAX:
             return
         self._refused += 1
         try:
-            request[MORE_TIME]()
-            await asyncio.sleep(_LOOK)
+            left = self._pace.refusal_wait(self._refused)
+            while left > 0.0:
+                request[MORE_TIME]()
+                await asyncio.sleep(min(left, _LOOK))
+                left -= _LOOK
+            self._pace.charge(CONNECTION)
         finally:
             self._refused -= 1
 

@@ -308,22 +308,41 @@ OWN = (
         "",
         "Times that a process died and was started again.",
     ),
+    (
+        "krowl_node_grpc_calls_total",
+        "counter",
+        "",
+        "Calls by gRPC, refused ones included; from the first one on.",
+    ),
+    (
+        "krowl_node_grpc_refused_total",
+        "counter",
+        "reason",
+        "Calls by gRPC that were refused; from the first one on.",
+    ),
 )
 
 
 class Metrics:
     """Asks the processes of a tree for their metrics.
 
-    ``restarts`` returns how many processes were started again.
+    ``restarts`` returns how many processes were started again; ``rpc`` the calls by gRPC by name,
+    "call" being all of them and the others those refused.
     """
 
     def __init__(
-        self, tree: Tree, path: str, processes: Sequence[str], restarts: Callable[[], int]
+        self,
+        tree: Tree,
+        path: str,
+        processes: Sequence[str],
+        restarts: Callable[[], int],
+        rpc: Callable[[], Mapping[str, int]] = dict,
     ):
         self._tree = tree
         self._path = path
         self._processes = processes
         self._restarts = restarts
+        self._rpc = rpc
         self._sums = Sums()
         # Processes whose last answer could not be used.
         self._unusable: set[str] = set()
@@ -368,8 +387,12 @@ class Metrics:
         answers = dict(zip(names, found, strict=True))
         used = {process: answer for process, answer in answers.items() if answer is not None}
         up = {f'{{process="{name}"}}': int(name in used) for name in names}
+        refused = {f'{{reason="{name}"}}': count for name, count in sorted(self._rpc().items())}
+        calls = refused.pop('{reason="call"}', None)
+        called = {} if calls is None else {"": calls}
+        own = up, {"": self._restarts()}, called, refused
         lines = []
-        for (name, kind, _, text), values in zip(OWN, (up, {"": self._restarts()}), strict=True):
+        for (name, kind, _, text), values in zip(OWN, own, strict=True):
             lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
             lines += [f"{name}{labels} {value}" for labels, value in values.items()]
         return "".join(f"{line}\n" for line in lines) + self._sums.of(used)

@@ -105,8 +105,11 @@ class Serving:
             self._rpc_before.update(self._rpc_counts)
         self._rpc_counts = dict(counts)
 
+    def _rpc_total(self) -> Counter[str]:
+        return self._rpc_before + Counter(self._rpc_counts)
+
     def _log_rpc_counts(self) -> None:
-        total = self._rpc_before + Counter(self._rpc_counts)
+        total = self._rpc_total()
         refused = ", ".join(f"{name} {n:,}" for name, n in sorted(total.items()) if name != "call")
         logger.info("gRPC: %s; refused: %s", counted(total["call"], "call"), refused or "none")
 
@@ -117,7 +120,7 @@ class Serving:
         # Both servers may ask for it.
         if self._routes is None:
             crawl = self._crawl
-            metrics = Metrics(crawl.tree, path, crawl.processes, crawl.restarts)
+            metrics = Metrics(crawl.tree, path, crawl.processes, crawl.restarts, self._rpc_total)
             self._routes = metrics.routes()
         return self._routes
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Requests to the crawl a second, each some milliseconds of its event loop, and those that may come
 # at once after a rest.
-_RATE = 10.0
+_RATE = 5.0
 _BURST = 20
 # Requests under way at a time: the live page has eight connections for all its clients.
 _AT_ONCE = 2

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from krowlspider.cdx.pace import ClientGone, Pace, Turn
+from krowlspider.cdx.pace import CONNECTION, ClientGone, Pace, Turn, charged
 
 
 class Clock:
@@ -68,6 +70,56 @@ def test_client_that_goes_ends_a_rest(clock: Clock):
     with pytest.raises(ClientGone), second.working():
         pytest.fail("worked")
     assert clock.now == 100.0
+
+
+async def test_each_step_of_the_event_loop_is_charged(clock: Clock):
+    """Not what it does for others between two steps; and the last step counts too."""
+    pace = Pace(0.1, lambda: 0.0)
+    pace.charge(0.05)
+
+    async def answer() -> str:
+        for _ in range(3):
+            clock.work(0.5)
+            await asyncio.sleep(0)
+        clock.work(0.5)
+        return "answer"
+
+    async def others() -> None:
+        for _ in range(10):
+            clock.work(100.0)
+            await asyncio.sleep(0)
+
+    steps = charged(pace, answer(), lambda: clock.worked)
+    found, _ = await asyncio.gather(steps, others())
+    assert found == "answer"
+    assert pace.charge(0.0) == pytest.approx(2.0 / 0.1)
+
+
+async def test_charged_work_is_cancelled_and_fails_as_any(clock: Clock):
+    pace, seen = Pace(0.1, lambda: 0.0), []
+
+    async def answer() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            clock.work(1.0)
+            raise ClientGone from None
+
+    task = asyncio.ensure_future(charged(pace, answer(), lambda: clock.worked))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(ClientGone):
+        await task
+    assert seen == ["cancelled"]
+    assert pace.charge(0.0) > 0.0
+
+
+@pytest.mark.parametrize("waiting", [1, 8, 64])
+def test_refusals_take_a_part_of_the_share_however_many_wait(waiting: int):
+    seconds = Pace(0.02).refusal_wait(waiting)
+    assert waiting / seconds * CONNECTION == pytest.approx(0.02 / 4)
+    assert Pace().refusal_wait(waiting) == 0.0
 
 
 def test_without_a_limit_nobody_rests(clock: Clock):

@@ -161,3 +161,15 @@ def test_a_process_that_does_not_answer_is_down(
         **{f"krowl_node_process_up{{process=p{number}}}": 0 for number in (1, 2)},
         "krowl_node_restarts_total": 4,
     }
+
+
+async def test_calls_by_grpc_are_metrics_of_the_node(tmp_path: Path) -> None:
+    counts: dict[str, int] = {}
+    metrics = Metrics(Tree(tmp_path), "/metrics", [], lambda: 0, lambda: counts)
+    counts.update(call=7, token=2, limit=1)
+    assert values(await metrics.text()) == {
+        "krowl_node_restarts_total": 0,
+        "krowl_node_grpc_calls_total": 7,
+        "krowl_node_grpc_refused_total{reason=limit}": 1,
+        "krowl_node_grpc_refused_total{reason=token}": 2,
+    }

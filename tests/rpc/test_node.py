@@ -49,6 +49,9 @@ def test_the_supervisor_answers_for_all_processes(tmp_path: Path) -> None:
             assert done.done
         with connect(address, "wrong") as stub, pytest.raises(grpc.RpcError, match="token"):
             stub.GetStatus(pb.GetStatusRequest())
+        refused = 'krowl_node_grpc_refused_total{reason="token"}'
+        crawl.wait_until(lambda: crawl.metrics().get(refused) == 1)
+        assert crawl.metrics()["krowl_node_grpc_calls_total"] > 7
         crawl.interrupt()
     assert "; refused: token 1" in crawl.log
     assert "Traceback" not in crawl.log

@@ -5,11 +5,13 @@ Everything here blocks, and belongs to one thread.
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace as changed
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -72,6 +74,15 @@ class Figures(NamedTuple):
     done: int
     queues: int
     active_queues: int
+
+
+def removed_in_steps(folder: Path) -> Iterator[None]:
+    """Remove a folder, a file in each step."""
+    for path, _, names in os.walk(folder):
+        for name in names:
+            (Path(path) / name).unlink()
+            yield
+    shutil.rmtree(folder)
 
 
 class ServedCrawl:
@@ -324,17 +335,18 @@ class ServedCrawl:
             delete(self._store, some)
             yield
 
-    def clear(self) -> int:
-        """Begin anew with an empty frontier. Return how many URLs were not done."""
+    def clear(self) -> Generator[None, None, int]:
+        """Begin anew with an empty frontier. Return how many URLs were not done. The files of the
+        old one are removed in steps; between two of them all is allowed but another removal."""
         count, state, was_active = self.figures().active, self.state, self.is_active
         self.frontier.close()
         FilterFile(self._folder.seen).remove()
         removed = self._folder.path / _REMOVED
         self._folder.frontier.rename(removed)
         sync(self._folder.path)
-        shutil.rmtree(removed)
         self._open(CrawlState(state.crawl_id, state.delay), new=True)
         self.set_active(active=was_active)
+        yield from removed_in_steps(removed)
         return count
 
     def purge(self, days: int, name: str = "") -> Generator[None, None, int]:

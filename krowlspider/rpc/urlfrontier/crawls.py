@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from krowlspider.errors import JobError, KrowlError
 from krowlspider.job.folder import JobFolder
-from krowlspider.rpc.urlfrontier.crawl import ServedCrawl
+from krowlspider.rpc.urlfrontier.crawl import ServedCrawl, removed_in_steps
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
     from pathlib import Path
 
     from scrapy.settings import BaseSettings
@@ -112,11 +112,12 @@ class Crawls:
         """Return the ids of the crawls that have queues."""
         return [name for name, crawl in self._open.items() if crawl.ledger.count]
 
-    def delete(self, crawl_id: str) -> int:
-        """Remove a crawl, and return how many URLs of it were not done."""
+    def delete(self, crawl_id: str) -> Generator[None, None, int]:
+        """Remove a crawl, and return how many URLs of it were not done. Its files are removed in
+        steps; between two of them all is allowed but another removal."""
         name = _normal(crawl_id)
         if name == DEFAULT:
-            return self._open[name].clear()
+            return (yield from self._open[name].clear())
         if (crawl := self._open.pop(name, None)) is None:
             return 0
         count, path = crawl.figures().active, _path(self._root, name)
@@ -124,7 +125,7 @@ class Crawls:
         # A start after a death removes what is left.
         removed = path.with_name(path.name + _REMOVED)
         path.rename(removed)
-        rmtree(removed)
+        yield from removed_in_steps(removed)
         return count
 
     @property

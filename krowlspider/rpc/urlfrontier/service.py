@@ -305,11 +305,10 @@ class Service(URLFrontierServicer):
         def steps(crawl: ServedCrawl) -> _Steps:
             return crawl.delete_queue(key)
 
-        return await self._remove(request.crawlID, steps, context)
+        return await self._remove(self._in(request.crawlID, steps), context)
 
     async def DeleteCrawl(self, request: Any, context: Any) -> Any:
-        async with self._removal:
-            return messages.Long(value=await self._do(context, self._crawls.delete, request.value))
+        return await self._remove(self._crawls.delete(request.value), context)
 
     async def PurgeURLs(self, request: Any, context: Any) -> Any:
         key = await self._queue(request.key, context)
@@ -317,27 +316,26 @@ class Service(URLFrontierServicer):
         def steps(crawl: ServedCrawl) -> _Steps:
             return crawl.purge(request.days, key)
 
-        return await self._remove(request.crawlID, steps, context)
+        return await self._remove(self._in(request.crawlID, steps), context)
 
-    async def _remove(
-        self, crawl_id: str, steps: Callable[[ServedCrawl], _Steps], context: Any
-    ) -> Any:
+    def _in(self, crawl_id: str, steps: Callable[[ServedCrawl], _Steps]) -> _Steps:
+        """Do the steps of a removal in a crawl; return 0 if there is none of this id."""
+        crawl = self._crawls.get(crawl_id)
+        return 0 if crawl is None else (yield from steps(crawl))
+
+    async def _remove(self, steps: _Steps, context: Any) -> Any:
         """Remove URLs in steps, between which other calls have their turn; return how many. One
         removal goes on at a time, and goes on if its call ends."""
         await self._removal.acquire()
-        self._removing = asyncio.create_task(self._removed(crawl_id, steps))
+        self._removing = asyncio.create_task(self._removed(steps))
         self._removing.add_done_callback(self._end_removal)
         try:
             return messages.Long(value=await asyncio.shield(self._removing))
         except (KrowlError, *STORE_ERRORS) as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
 
-    async def _removed(self, crawl_id: str, steps: Callable[[ServedCrawl], _Steps]) -> int:
-        crawl = await self._run(self._crawls.get, crawl_id)
-        if crawl is None:
-            return 0
-        doing = steps(crawl)
-        while (count := await self._run(_step, doing)) is None:
+    async def _removed(self, steps: _Steps) -> int:
+        while (count := await self._run(_step, steps)) is None:
             pass
         return count
 

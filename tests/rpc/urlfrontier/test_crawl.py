@@ -282,7 +282,7 @@ def test_a_delay_of_all_queues_is_that_of_later_crawls(tmp_path: Path, clock: Cl
     crawls = opened(tmp_path, clock)
     crawls.begun("early")
     crawls.set_delay("", 50)
-    crawls.delete("")
+    finished(crawls.delete(""))
     crawls.set_delay("own", 20)
     crawls.begun("late")
     crawls.close()
@@ -457,6 +457,28 @@ def test_purged_urls_can_be_found_again(tmp_path: Path, clock: Clock):
         assert sorted(urls(crawl)) == [B, OTHER]
 
 
+@pytest.mark.parametrize("name", ["", "X"])
+def test_other_calls_go_on_while_a_crawl_is_deleted(tmp_path: Path, clock: Clock, name: str):
+    """A crawl of its name is a new one at once, also for a start after a death meanwhile."""
+    crawls = opened(tmp_path, clock)
+    crawls.put([(name, report) for report in discovered(A, B)])
+    removal = crawls.delete(name)
+    next(removal)
+    assert name not in crawls.ids()
+    assert crawls.put([(name, *discovered(C)), ("Y", *discovered(A))]) == [OK, OK]
+    next(removal)
+    # Files of the old one are there yet.
+    assert list(tmp_path.rglob("*.removed/*"))
+    crawls.close()
+    crawls = opened(tmp_path, clock)
+    assert not list(tmp_path.rglob("*.removed"))
+    assert crawls.begun(name).figures().active == 1
+    assert finished(crawls.delete(name)) == 1
+    assert crawls.begun("Y").figures().active == 1
+    assert not list(tmp_path.rglob("*.removed"))
+    crawls.close()
+
+
 def test_crawls_are_apart(tmp_path: Path, clock: Clock):
     crawls = opened(tmp_path, clock)
     reports = [("", *discovered(A)), ("X", *discovered(A)), ("../x", *discovered(A))]
@@ -469,8 +491,8 @@ def test_crawls_are_apart(tmp_path: Path, clock: Clock):
     assert crawls.take(None, 0, 0, 30, "") == []
     crawls.set_active(active=True)
     assert len(crawls.take(None, 2, 0, 30, "")) == 2
-    assert crawls.delete("X") == 1
-    assert crawls.delete("DEFAULT") == 1
+    assert finished(crawls.delete("X")) == 1
+    assert finished(crawls.delete("DEFAULT")) == 1
     assert crawls.ids() == ["../x"]
     crawls.close()
     crawls = opened(tmp_path, clock)
