@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,7 +26,11 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 DELAY = 0.3
 # In the line of status that a log has for each second.
 _PAGES = re.compile(r"extensions\.status\] INFO: (\d+) pages?\b")
-SETTINGS = {"KROWL_GEMINI": "1", "KROWL_GEMINI_DELAY_MIN": DELAY, "KROWL_DELAY_MIN": DELAY}
+SETTINGS: dict[str, Any] = {
+    "KROWL_GEMINI": "1",
+    "KROWL_GEMINI_DELAY_MIN": DELAY,
+    "KROWL_DELAY_MIN": DELAY,
+}
 
 
 def fetched(job: Path) -> set[str]:
