@@ -75,6 +75,9 @@ class Document(Struct, eq=False):
 
 def read(text: str, base: str) -> Document:
     """Read a page of gemtext; ``base`` is its URL. No text raises an error."""
+    if "\0" in text:
+        # As in HTML: databases take no text with it.
+        text = text.replace("\0", "\ufffd")
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     lines = text.removeprefix("\ufeff").split("\n", LINES_MAX)

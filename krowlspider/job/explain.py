@@ -34,7 +34,7 @@ from krowlspider.urls.canonical import (
     normalise,
     requisite_identity,
 )
-from krowlspider.urls.gemini import is_gemini
+from krowlspider.urls.gemini import URL_MAX, accepts_gemini, is_gemini
 from krowlspider.urls.seeds import BadSeed, PatternList, parse_seed
 
 if TYPE_CHECKING:
@@ -73,6 +73,8 @@ _NOT_FOUND = frozenset({"unknown", "refused"})
 _NO_HTTPS = "fell back"
 _FELL_BACK = (_NO_HTTPS, "Its host has no https: the seed goes on with its http URL.", "")
 _REASONS = 5
+# Characters of a text that is no URL which its error shows.
+_SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,7 @@ class Explainer(Struct, frozen=True):
         return Explanation(
             text,
             "invalid",
-            f"{text!r} is not a URL that a crawl fetches: give one with http:// or https://"
-            + (", or set KROWL_GEMINI=True." if text[:7].lower() == "gemini:" else "."),
+            f"{text[:_SHOWN]!r} is not a URL that a crawl fetches: {_way_out(text)}.",
         )
 
     def _explain_bare(self, text: str, url: str) -> Explanation:
@@ -473,6 +474,18 @@ def _address_of(host: Host | None) -> str:
 
 def _same(url: str) -> str:
     return f"It counts as the same as {url}."
+
+
+def _way_out(text: str) -> str:
+    """Return what to give instead of a text that is no URL."""
+    if text[:7].lower() != "gemini:":
+        return "give one with http:// or https://"
+    if not accepts_gemini():
+        return "give one with http:// or https://, or set KROWL_GEMINI=True"
+    return (
+        f"give a gemini URL with a valid name, without user name, of at most {URL_MAX:,} bytes when"
+        " it is escaped"
+    )
 
 
 def _with_http(url: str) -> str:

@@ -147,8 +147,15 @@ def _politeness(job: Job, settings: BaseSettings) -> str:
     robots = "obeyed" if settings.getbool("ROBOTSTXT_OBEY") else "ignored (ROBOTSTXT_OBEY)"
     return (
         f"one request at a time to a host, {rule.factor:g} x its latency apart"
-        f" ({rule.minimum:g} to {most:g} s); robots.txt {robots}; User-Agent: {job.user_agent}"
+        f" ({rule.minimum:g} to {most:g} s){_of_gemini(settings)}; robots.txt {robots}; User-Agent:"
+        f" {job.user_agent}"
     )
+
+
+def _of_gemini(settings: BaseSettings) -> str:
+    if not settings.getbool("KROWL_GEMINI"):
+        return ""
+    return f", to a Gemini server {settings.getfloat('KROWL_GEMINI_DELAY_MIN'):g} s at least"
 
 
 def _at_next_start(feed: str, options: Mapping[str, object]) -> str:

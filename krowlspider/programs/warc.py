@@ -66,7 +66,7 @@ _DECODE = partial(decoded, cap=1_000_000_000)
 _CHOICE = {
     "--url PREFIX": "of URLs that begin so",
     "--surt PREFIX": "of URLs whose SURT begins so, such as 'org,example)/news'",
-    "--host NAME": "of one host, at all ports",
+    "--host NAME": "of one host; without a port, at all ports",
     "--mime TYPE": "of a media type, such as text/html, or text/ for all texts",
     "--status N": "of a status, such as 200, or of Gemini 20",
     "--from DATE": "of this date in UTC or later",

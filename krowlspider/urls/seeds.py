@@ -256,10 +256,15 @@ def _bare_url(text: str) -> str:
     return _url(f"https://{text}", text)
 
 
+def _is_gemini(url: str) -> bool:
+    return url[: len(gemini.SCHEME)].lower() == gemini.SCHEME
+
+
 def _url(url: str, text: str) -> str:
     normal = normalise(url)
     if normal is None:
-        raise BadSeed(f"not a URL, or one with a user name: {_shown(text)}")
+        more = f", or of more than {gemini.URL_MAX:,} bytes" if _is_gemini(url) else ""
+        raise BadSeed(f"not a URL, or one with a user name{more}: {_shown(text)}")
     host = host_of(normal)
     if not _HOST.fullmatch(host):
         raise BadSeed(f"not a host name: {host[:80]!r}")

@@ -222,3 +222,10 @@ def test_no_text_raises(text: str):
     found = page(text)
     assert len(found.text) <= len(text)
     assert all(link.url_reference.strip() for link in found.links)
+
+
+def test_nul_is_replaced_as_in_html() -> None:
+    document = read("# Nu\0l\n=> /a\0 la\0bel\n```\n\0x y\n```\n", "gemini://a.test/")
+    assert document.title == "Nu\ufffdl"
+    assert document.links == [("/a\ufffd", "la\ufffdbel", 2)]
+    assert "\0" not in document.text + document.preformatted[0].text

@@ -17,6 +17,7 @@ from krowlspider.archive.indexes import SoughtOriginals, parsed_lines
 from krowlspider.archive.payload import Decode, media_type
 from krowlspider.archive.reading import Advance, Member, ignore, read_member
 from krowlspider.archive.tools.inputs import records_of, refuse_same
+from krowlspider.urls.gemini import host_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,6 +30,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _SUFFIX = re.compile(r"\.warc(\.gz|\.zst)?$")
 # Records whose captures are chosen, beside which others are only taken along.
 _CHOSEN = frozenset({"response", "revisit", "resource"})
+_PORT = re.compile(r":[0-9]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,8 @@ class Choice:
     """Which captures to extract: those that fit every value that is not empty.
 
     ``begin`` and ``end`` are timestamps of 14 digits, both included. ``surt`` is the beginning of a
-    key, ``host`` a name without port, ``mime`` a media type or its beginning up to the slash.
+    key, ``host`` a name or address, ``mime`` a media type or its beginning up to the slash. Without
+    a port, a host is that of all ports; Gemini servers have names with the port always.
     """
 
     url: str = ""
@@ -48,15 +51,24 @@ class Choice:
     end: str = ""
 
     def fits(self, line: IndexLine, mime: str) -> bool:
-        host = line.url.partition("://")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
         return (
             line.url.startswith(self.url)
             and line.key.startswith(self.surt)
-            and self.host in {"", host.lower()}
+            and (not self.host or self.host in _hosts_of(line.url))
             and (self.mime in {"", mime} or (self.mime[-1] == "/" and mime.startswith(self.mime)))
             and self.status in {"", line.status}
             and self.begin <= line.timestamp <= (self.end or "9")
         )
+
+
+def _hosts_of(url: str) -> set[str]:
+    """Return the host of a URL without its port, with the port written in it, and as the name of a
+    Gemini server."""
+    scheme, _, rest = url.lower().partition("://")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
+    name = _PORT.sub("", authority)
+    found = {name, authority}
+    return found | {host_in(authority)} if scheme == "gemini" else found
 
 
 @dataclass

@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from krowlspider.urls.canonical import URL_MAX, normalise
+from krowlspider.urls.gemini import SCHEME, accepts_gemini
 from krowlspider.urls.page.requisites.requisite import Requisite
 from krowlspider.urls.seeds import BadSeed, parse_seed, parse_words
 
@@ -124,10 +125,12 @@ def is_plain(value: object, levels: int = MAX_NESTING) -> bool:
 def check_url(text: Any) -> str:
     """Return the normal form of a URL.
 
-    :raises BadMessage: it is no http or https URL, or too long
+    :raises BadMessage: it is no URL that this node crawls, or too long
     """
     url = normalise(text) if type(text) is str and len(text) <= URL_MAX else None
     if url is None or len(url) > URL_MAX:
+        if type(text) is str and text.startswith(SCHEME) and not accepts_gemini():
+            raise BadMessage("a gemini URL: set KROWL_GEMINI=True, as at the node that sent it")
         raise BadMessage(f"no http or https URL of at most {URL_MAX} characters")
     return url
 

@@ -35,6 +35,8 @@ from krowlspider.frontier.store.store import Store, entries, entry_keys, records
 from krowlspider.politeness.delay import JITTER, DelayPolicy, SiteDelay
 from krowlspider.politeness.robots import RobotsRecord, Ruling
 from krowlspider.urls.canonical import orders_for
+from krowlspider.urls.gemini import PORT as GEMINI_PORT
+from krowlspider.urls.gemini import accepts_gemini
 from krowlspider.urls.robots_groups import terms_in
 
 if TYPE_CHECKING:
@@ -408,15 +410,23 @@ def why_host_waits(
     return Reason(due)
 
 
+def _throttles(host: Host) -> str:
+    """Return the statuses by which a host asks for fewer requests."""
+    is_gemini = accepts_gemini() or host.name.endswith(f":{GEMINI_PORT}")
+    return "429, 503 or 44" if is_gemini else "429 or 503"
+
+
 def _cause(host: Host, due_in: float, policy: DelayPolicy, *, is_ordered: bool) -> Reason:
     rate = host.rate
     if rate.errors > 1:
         return Reason(f"the backoff after {rate.errors} errors in a row", "KROWL_DELAY_MAX")
     if rate.throttling and due_in > policy.delay(rate) * (1 + JITTER):
-        return Reason("the Retry-After of an answer 429 or 503")
+        return Reason(f"the Retry-After of an answer {_throttles(host)}")
     if rate.throttling:
         times = counted(rate.throttling, "time")
-        return Reason(f"its delay, doubled {times} after answers 429 or 503", "KROWL_DELAY_MAX")
+        return Reason(
+            f"its delay, doubled {times} after answers {_throttles(host)}", "KROWL_DELAY_MAX"
+        )
     if rate.floor and rate.floor >= policy.delay(rate):
         return Reason("the crawl-delay of its robots.txt", "KROWL_CRAWL_DELAY_MAX")
     wanted = rate.ema * policy.factor

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.cdxj import index_path
+from krowlspider.archive.cdxj import IndexLine, index_path
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
+from krowlspider.archive.tools.extract import Choice
 from krowlspider.archive.write.records import FetchNote
 from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 from tests.archive.command import warc
@@ -126,3 +127,20 @@ def test_damaged_file_is_named_and_read_to_the_damage(tmp_path: Path) -> None:
     assert "a.warc at byte" in errors
     assert [kind for kind, _ in members(tmp_path / "out")[0]][-1] == b"revisit"
     assert "exists" in warc("extract", there, "-o", tmp_path / "out", code=2)[1]
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts"),
+    [
+        ("gemini://a.test/x", ["a.test", "a.test:1965"]),
+        ("gemini://a.test:1966/", ["a.test", "a.test:1966"]),
+        ("gemini://[::1]:1966/", ["[::1]", "[::1]:1966"]),
+        ("http://[::1]/x:80", ["[::1]"]),
+        ("http://u@A.test:8080/", ["a.test", "a.test:8080"]),
+        ("http://a.test?at=b:1", ["a.test"]),
+    ],
+)
+def test_a_host_is_chosen_by_its_name_or_with_its_port(url: str, hosts: list[str]) -> None:
+    line = IndexLine("", "20261201000000", url, "text/gemini", "20", "", 0, 0, "")
+    every = ["a.test", "a.test:1965", "a.test:1966", "a.test:8080", "[::1]", "[::1]:1966", "["]
+    assert [host for host in every if Choice(host=host).fits(line, "text/gemini")] == hosts

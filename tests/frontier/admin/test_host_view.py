@@ -99,6 +99,13 @@ def test_why_a_host_is_not_being_fetched(host: Host, entries: list[Entry], why: 
     assert seen(host, *entries).why == why
 
 
+@pytest.mark.parametrize(("name", "answers"), [("a.test", "429 or 503"), ("a.test:1965", "44")])
+def test_why_names_the_statuses_of_a_gemini_server(name: str, answers: str) -> None:
+    for host in (waiting(500, ema=0.1, throttling=1), waiting(1, ema=1.0, throttling=2)):
+        host.name = name
+        assert seen(host, PAGE).why.endswith(f"{answers}.")
+
+
 def test_why_names_the_sheet_that_gives_the_delay() -> None:
     rule = SiteDelays.over(RULE, lambda _: 30.0, 30.0)
     assert seen(waiting(25, ema=0.1), PAGE, rule=rule).why == (
