@@ -81,7 +81,8 @@ def read_setup(folder: Path) -> Setup:
         raise KrowlError(f"{folder / STATE} cannot be read: {error}") from error
     if found.form != FORM:
         raise KrowlError(
-            f"{folder} was made by another version: make a new index, the archive has all of it"
+            f"{folder} has form {found.form}, and this version makes form {FORM}: remove the folder"
+            " and run the same command again; the archive has all of it"
         )
     return found
 
