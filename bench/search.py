@@ -34,9 +34,7 @@ _LANGUAGES = ("en", "en", "en", "de", "fr", "es", "ru", "")
 _FILE = File(0, "warc/made.warc.gz")
 
 
-def made(
-    documents: int, scratch: Path | None = None, keep: Path | None = None
-) -> dict[str, Any]:
+def made(documents: int, scratch: Path | None = None, keep: Path | None = None) -> dict[str, Any]:
     """Return what it costs to index so many made documents, and the size of the index. It is made
     in the folder ``keep``, if that is given, and stays there."""
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:

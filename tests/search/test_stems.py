@@ -10,7 +10,7 @@ from krowlspider.search.schema import LOWERED, analysers
 from krowlspider.search.stems import Stems
 
 TEXTS = {
-    "en": "Walking, walked; the WALK of Houses-and_gardens (happily).\u00a0It's x" + "y" * 80 + " ok",
+    "en": "Walking, walked; the WALK of Houses-and_gardens (happily).\u00a0It's " + "y" * 80,
     "de": "Die Häuser; größere Straßen, \u201eGärten\u201c \u2014 und…Wälder",
     "ru": "Красивые дома, в ДОМАХ; дом",
     "tr": "İstanbul'da kitaplar\u0307 ve KİTAPLAR",
