@@ -221,7 +221,9 @@ def _duplicates(args: argparse.Namespace) -> None:
 
 
 def _search_index(args: argparse.Namespace) -> None:
-    figures = [search.made(count, args.scratch) for count in args.urls]
+    if args.keep is not None and len(args.urls) > 1:
+        raise SystemExit("search-index: one number of --urls alone can be kept by --keep")
+    figures = [search.made(count, args.scratch, args.keep) for count in args.urls]
     figures.append(search.warc(args.pages, args.rounds, args.scratch))
     for each in figures:
         print(corpus.table(each))
@@ -443,6 +445,8 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--quality", action="store_true", help="compare texts with the sources of the pages")
     add("--peers", action="store_true", help="compare its rate with others' (--pages 200)")
     add("--sets", type=Path, help="corpus-quality: checkouts (bench/labelled.py); recrawl: clones")
+    add = parser.add_argument_group("search-index").add_argument
+    add("--keep", type=Path, metavar="DIR", help="make the index there, and leave it")
     add = parser.add_argument_group("graph").add_argument
     add("--links", type=int, default=10_000_000, help="links between hosts")
     add = parser.add_argument_group("hostile, soak").add_argument

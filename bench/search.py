@@ -29,15 +29,16 @@ if TYPE_CHECKING:
 
 _WORDS, _SENTENCES, _OF_DOCUMENT = 100_000, 50_000, 30
 _LINKS, _HOSTS = 5, 20_000
-_PART = 10_000
+_PART, _TOLD = 10_000, 100_000
 _LANGUAGES = ("en", "en", "en", "de", "fr", "es", "ru", "")
 _FILE = File(0, "warc/made.warc.gz")
 
 
-def made(documents: int, scratch: Path | None = None) -> dict[str, Any]:
-    """Return what it costs to index so many made documents, and the size of the index."""
+def made(documents: int, scratch: Path | None = None, keep: Path | None = None) -> dict[str, Any]:
+    """Return what it costs to index so many made documents, and the size of the index. It is made
+    in the folder ``keep``, if that is given, and stays there."""
     with tempfile.TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
-        folder = Path(name) / "index"
+        folder = keep or Path(name) / "index"
         builder = Builder(folder, [])
         number = builder.ledger.number_of(_FILE)
         cpu = time.process_time()
@@ -56,6 +57,8 @@ def made(documents: int, scratch: Path | None = None) -> dict[str, Any]:
             if at % _PART == _PART - 1:
                 builder.commit([])
                 highest = max(highest, _anonymous_mb())
+                if at % _TOLD == _TOLD - 1:
+                    print(f"{at + 1} documents, {time.monotonic() - begun:.0f} s", flush=True)
         builder.commit([])
         highest = max(highest, _anonymous_mb())
         builder.close()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +14,7 @@ from krowlspider.errors import KrowlError, counted, need
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.search.builder import Builder
 from krowlspider.search.watch import watched
+from krowlspider.urls.gemini import accept_gemini
 
 if TYPE_CHECKING:
     import argparse
@@ -77,7 +76,7 @@ class Command(Program):
         *,
         follow: bool,
     ) -> tuple[Counter[str], list[str]]:
-        _accept_gemini()
+        accept_gemini(is_on=True)
         builder = Builder(folder, sources, tell=self.say, watch=watch, jobdirs=jobdirs)
         try:
             builder.run(follow=follow)
@@ -114,9 +113,3 @@ class Command(Program):
             self.say(f"{number:>14,}  {name.removeprefix(_LEFT_OUT)}")
         for fault in faults:
             self.complain(fault, FOUND_WRONG)
-
-
-def _accept_gemini() -> None:
-    """Have gemini URLs taken in this process, where the version knows them."""
-    with suppress(ImportError):
-        import_module("krowlspider.urls.gemini").accept_gemini(is_on=True)

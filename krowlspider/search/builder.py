@@ -36,9 +36,9 @@ from krowlspider.search.schema import (
     Place,
     open_index,
     split_spaceless,
-    stemmed_field,
     tantivy,
 )
+from krowlspider.search.stems import Stems
 from krowlspider.search.watch import NoWatch
 from krowlspider.urls.canonical import domain_of, host_of
 
@@ -81,7 +81,8 @@ def read_setup(folder: Path) -> Setup:
         raise KrowlError(f"{folder / STATE} cannot be read: {error}") from error
     if found.form != FORM:
         raise KrowlError(
-            f"{folder} was made by another version: make a new index, the archive has all of it"
+            f"{folder} has form {found.form}, and this version makes form {FORM}: remove the folder"
+            " and run the same command again; the archive has all of it"
         )
     return found
 
@@ -91,6 +92,7 @@ class Segments:
 
     def __init__(self, folder: Path, heap: int = HEAP):
         self._module = tantivy()
+        self._stems = Stems()
         self.index = open_index(folder, make=True)
         # More threads write more and smaller segments, which are merged later.
         self._writer = self.index.writer(heap, 1)
@@ -118,8 +120,8 @@ class Segments:
         ]
         words, of_text = split_spaceless(content.text)
         put("body", words)
-        if stems := stemmed_field(content.language):
-            put(stems, words)
+        if stems := self._stems.of(words, content.language):
+            put(*stems)
         for each in filter(None, (*pairs, of_text)):
             put(CJK, each)
         for name, seconds in (

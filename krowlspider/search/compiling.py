@@ -171,7 +171,7 @@ class Compiler:
             parts += [(name, self._boost(self._run(name, folded), BOOSTS[name])) for name in names]
             if term.kind is Kind.WORD and len(folded) == 1:
                 parts += self._titles(folded[0], spoken)
-                parts += [] if term.field else self._stems(spaced, spoken)
+                parts += [] if term.field else self._stems(folded[0], spaced, spoken)
         found = [self._sum(term, parts, leaves)] if parts else []
         if pairs:
             run = self._boost(self._pairs(pairs, term.field), CJK_BOOST)
@@ -194,11 +194,15 @@ class Compiler:
         leaves += [(f"{term.text} in {name}", each) for name, each in parts]
         return self._any([each for _, each in parts])
 
-    def _stems(self, text: str, spoken: Sequence[str]) -> list[tuple[str, Any]]:
-        return [
-            (name, self._boost(self._one(name, stem), STEMMED))
-            for name, stem in self.stems(text, spoken)
-        ]
+    def _stems(self, word: str, text: str, spoken: Sequence[str]) -> list[tuple[str, Any]]:
+        """Return what asks for the stems of a word, which is ``text`` before it was folded. Where a
+        stem is a word of a page, it is in the body alone."""
+        stems = self.stems(text, spoken)
+        found = [(name, self._one_of_key(name, stem)) for name, stem in stems]
+        as_words = [self.analysers[FOLDED].analyze(stem) for _, stem in stems]
+        words = dict.fromkeys(each[0] for each in as_words if len(each) == 1 and each[0] != word)
+        found += [(f"body as {each}", self._one("body", each)) for each in words]
+        return [(name, self._boost(made, STEMMED)) for name, made in found]
 
     def _titles(self, word: str, spoken: Sequence[str]) -> list[tuple[str, Any]]:
         """Return what asks for other forms of a word in titles, which have no field of stems."""

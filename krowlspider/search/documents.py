@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.archive.payload import body_of
@@ -17,6 +16,7 @@ from krowlspider.corpus.optouts import signals
 from krowlspider.corpus.pages import Page, codings_of, head_of
 from krowlspider.corpus.text.document import UNKNOWN, Reading, detected, document
 from krowlspider.fetch.http.decode import decoded
+from krowlspider.gemini import gemtext
 from krowlspider.internals.frostwork import Plan
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.encoding import (
@@ -31,7 +31,6 @@ from krowlspider.urls.page.headers import bounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
-    from typing import Any
 
 # Bytes of a record that are read, and of its decoded body.
 BLOCK_MAX = 16 * 1024 * 1024
@@ -178,7 +177,7 @@ def _html_content(url: str, answer: Answer, site: Iterable[str]) -> Content:
 
 
 def _gemini_content(url: str, answer: Answer) -> Content:
-    read = _gemtext(url, answer)
+    read = gemtext.read(_text_of(answer), url)
     headings = list(read.headings)
     language = _language_of(read.text, answer)
     return Content(answer.media, read.text, language, read.title, headings=headings)
@@ -217,15 +216,6 @@ def _known(charset: str | None) -> str | None:
     return None if charset is None else encoding_named(charset)
 
 
-def _gemtext(url: str, answer: Answer) -> Any:
-    """:raises NoDocument: this version reads no gemtext"""
-    try:
-        module = import_module("krowlspider.gemini.gemtext")
-    except ImportError as error:
-        raise NoDocument("media type") from error
-    return module.read(_text_of(answer), url)
-
-
 def links_in(url: str, answer: Answer) -> list[Link]:
     """Return the links of a page in their order, each target once, within the bounds above.
 
@@ -249,11 +239,7 @@ def _links(url: str, answer: Answer) -> Iterator[tuple[str, str]]:
             if _NOT_VOUCHED.isdisjoint((link.rel or "").split()):
                 yield link.target, link.text or ""
     elif answer.media == GEMTEXT:
-        try:
-            read = _gemtext(url, answer)
-        except NoDocument:
-            return
-        for each in read.links:
+        for each in gemtext.read(_text_of(answer), url).links:
             if target := normalise(each.url_reference, url):
                 yield target, each.text
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Increase it when a field or an analyser changes: an index of another form is refused.
-FORM = 1
+FORM = 2
 # Folders and files of an index.
 SEGMENTS, LINKS, STATE, RANKS = "tantivy", "links", "state.json", "ranks.tsv"
 # Bytes of a term: longer ones are no words.
@@ -44,6 +44,8 @@ _DATES = ("fetched", "first_fetched", "changed")
 _NUMBERS = ("size", "linking_hosts")
 # The analysers by the names that fields have.
 _RAW, FOLDED, PAIRS = "raw", "folded", "pairs"
+# The words that stemmers are given. No field has it.
+LOWERED = "lowered"
 
 # Thai to Burmese, Khmer, kana and Chinese, Hangul: each character begins a pair.
 _SPACELESS = re.compile(
@@ -125,8 +127,8 @@ def schema() -> Any:
     for name in _TEXTS:
         builder.add_text_field(name, stored=name == "title", tokenizer_name=FOLDED)
     for code in STEMMERS:
-        # Phrases are asked of the other fields.
-        builder.add_text_field(f"body_{code}", tokenizer_name=f"stem_{code}", index_option="freq")
+        # Made by krowlspider.search.stems: each stem once, and none that is the word itself.
+        builder.add_text_field(f"body_{code}", tokenizer_name=PAIRS, index_option="basic")
     builder.add_text_field(CJK, tokenizer_name=PAIRS)
     for name in _DATES:
         builder.add_date_field(name, stored=True, indexed=True, fast=True)
@@ -151,6 +153,7 @@ def analysers() -> dict[str, Any]:
     words = module.Tokenizer.simple
     found = {FOLDED: built(words(), filters.ascii_fold())}
     found[PAIRS] = built(module.Tokenizer.whitespace())
+    found[LOWERED] = built(words())
     for code, name in STEMMERS.items():
         found[f"stem_{code}"] = built(words(), filters.stemmer(name))
     return found

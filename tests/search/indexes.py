@@ -13,13 +13,13 @@ from krowlspider.search.schema import (
     FORM,
     SEGMENTS,
     STATE,
-    STEMMERS,
     Place,
     open_index,
     page_id,
     split_spaceless,
     tantivy,
 )
+from krowlspider.search.stems import Stems
 from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
@@ -74,8 +74,8 @@ def _document(page: Page):
         "title": page.title, "headings": page.headings, "anchors": page.anchors, "body": body,
         CJK: f"{title_pairs} {pairs}",
     }  # fmt: skip
-    if page.lang in STEMMERS:
-        texts[f"body_{page.lang}"] = body
+    if stems := Stems().of(body, page.lang):
+        texts.update([stems])
     for name, text in {**keys, **texts}.items():
         document.add_text(name, text)
     for name in ("fetched", "first_fetched", "changed"):

@@ -16,7 +16,7 @@ from krowlspider.frontier.store.store import LevelStore
 from krowlspider.recrawl.gone import Absence, State
 from krowlspider.search.builder import Builder
 from krowlspider.search.links import LinkStore
-from krowlspider.search.schema import LINKS, STATE, page_id
+from krowlspider.search.schema import FORM, LINKS, STATE, page_id
 from krowlspider.urls.canonical import host_of
 from krowlspider.urls.gemini import accept_gemini
 from tests.archive.captures import STARTED
@@ -380,10 +380,12 @@ def test_a_second_builder_is_refused(tmp_path: Path):
     assert sorted(each.name for each in index.iterdir()) == ["links", "state.json", "tantivy"]
 
 
-def test_an_index_of_another_form_is_refused(tmp_path: Path):
+@pytest.mark.parametrize("form", [FORM - 1, 99])
+def test_an_index_of_another_form_is_refused(tmp_path: Path, form: int):
     index = build(tmp_path, [found(A, 1)])
-    (index / STATE).write_text('{"form": 99, "jobdirs": []}')
-    with pytest.raises(KrowlError, match="made by another version: make a new index"):
+    (index / STATE).write_text(f'{{"form": {form}, "jobdirs": []}}')
+    said = f"has form {form}, and this version makes form {FORM}: remove the folder and run"
+    with pytest.raises(KrowlError, match=said):
         update(index, tmp_path / "job")
 
 

@@ -162,6 +162,15 @@ def test_did_you_mean(searcher: Searcher, text: str, meant: str):
     assert searcher.search(parse(text)).meant == meant
 
 
+@pytest.mark.parametrize("text", ["walk", "walked", "walking"])
+def test_each_form_of_a_word_finds_the_others(tmp_path: Path, text: str):
+    """A word that is its own stem is in the body alone."""
+    bodies = {"https://a.test/": "we walk", "https://b.test/": "it walked", "https://c.test/": "no"}
+    pages = [Page(url, body=body) for url, body in bodies.items()]
+    answer = Searcher(index(tmp_path, pages)).search(parse(text))
+    assert {*urls(answer)} == {"https://a.test/", "https://b.test/"}
+
+
 def test_words_are_marked_in_other_forms(tmp_path: Path):
     body = b"<p>" + b"padding " * 100 + b"the dog <b>runs</b> &amp; rests</p>" + b"more " * 100
     head = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n"
