@@ -291,7 +291,9 @@ def test_panic_over_damaged_postings_is_an_error(tmp_path: Path):
         path.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
         return _cause(Searcher(tmp_path))
 
-    assert any(failed_by(at) == "PanicException" for at in range(len(whole)))
+    # The lists are in the middle.
+    places = range(len(whole) * 2 // 5, len(whole))
+    assert any(failed_by(at) == "PanicException" for at in places)
 
 
 def _cause(searcher: Searcher) -> str:
