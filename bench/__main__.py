@@ -28,6 +28,8 @@
 - ``requisites``: what it costs to find the requisites of a page
 - ``rows``: the frontier with rows of pages (``--urls 50000000 --queued-hosts 500000``)
 - ``search-index``: made documents into a search index, and pages from WARC files
+- ``search-quality``: how well searches find known pages of four manuals
+- ``search-latency``: the times of queries over an index (``--index INDEX``)
 - ``sheets``: 100,000 sheets of KROWL_POLICIES
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
@@ -73,6 +75,8 @@ from bench import (
     requisites,
     ringsim,
     search,
+    search_latency,
+    search_quality,
     sheets,
     stages,
     trees,
@@ -230,6 +234,20 @@ def _search_index(args: argparse.Namespace) -> None:
     _write("search-index", figures)
 
 
+def _search_quality(args: argparse.Namespace) -> None:
+    figures = search_quality.measure(args.queries or search_quality.QUERIES, args.scratch)
+    print(search_quality.table(figures))
+    _write("search-quality", figures)
+
+
+def _search_latency(args: argparse.Namespace) -> None:
+    if args.index is None:
+        raise SystemExit("search-latency needs an index: give its folder with --index")
+    figures = search_latency.measure(args.index, args.queries or search_latency.QUERIES)
+    print(search_latency.table(figures))
+    _write("search-latency", figures)
+
+
 def _follow(args: argparse.Namespace) -> None:
     figures = follow.measure(_shape(args), pages=args.pages, rounds=args.rounds)
     print(corpus.table(figures))
@@ -369,6 +387,8 @@ WHAT: dict[str, Callable[[argparse.Namespace], None]] = {
     "requisites": _requisites,
     "rows": _rows,
     "search-index": _search_index,
+    "search-latency": _search_latency,
+    "search-quality": _search_quality,
     "sheets": _sheets,
     "ring": _ring,
     "forwarding": _forwarding,
@@ -447,6 +467,9 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--sets", type=Path, help="corpus-quality: checkouts (bench/labelled.py); recrawl: clones")
     add = parser.add_argument_group("search-index").add_argument
     add("--keep", type=Path, metavar="DIR", help="make the index there, and leave it")
+    add = parser.add_argument_group("search-latency, search-quality").add_argument
+    add("--index", type=Path, help="search-latency: a folder that scrapy index has made")
+    add("--queries", type=int, default=0, help="queries of a kind; 0: as many as are usual")
     add = parser.add_argument_group("graph").add_argument
     add("--links", type=int, default=10_000_000, help="links between hosts")
     add = parser.add_argument_group("hostile, soak").add_argument

@@ -2,6 +2,7 @@
 
 The queries are the titles of pages, and the entries of the manuals' own indexes, which lead to the
 pages that their authors chose. The measure is the mean reciprocal rank of the first right page.
+Links and the ranks of hosts are switched off and on.
 """
 
 from __future__ import annotations
@@ -10,9 +11,13 @@ import html
 import random
 import re
 import statistics
+import subprocess
+import sys
 import time
 from collections import defaultdict
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -20,10 +25,12 @@ from urllib.parse import quote, urljoin
 
 from krowlspider.archive.write.records import Capture, RecordIds, Wire
 from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
+from krowlspider.search import compiling, ranking
 from krowlspider.search.builder import Builder
 from krowlspider.search.query import parse
 from krowlspider.search.schema import FOLDED, tantivy
 from krowlspider.search.searcher import Searcher
+from tests.support.crawling import ROOT
 from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
@@ -32,8 +39,6 @@ if TYPE_CHECKING:
 # Queries of a set, and results in which the page is looked for.
 QUERIES = 500
 DEPTH = 20
-# Bytes of the largest page that is read: larger ones are change logs and lists.
-_SIZE_MAX = 60_000
 # Pages with many right answers are no known items.
 _RIGHT_MAX = 3
 _INDEXES = re.compile(r"genindex|bookindex|\bsearch\.html|modindex")
@@ -53,41 +58,53 @@ class Item:
     right: frozenset[str]
 
 
-def measure(queries: int = QUERIES) -> dict[str, Any]:
+def measure(queries: int = QUERIES, scratch: Path | None = None) -> dict[str, Any]:
     """Return the mean reciprocal rank of each way to rank, by set of queries."""
     files = dict(_files(documentation()))
+    known = {url for url in files if not _INDEXES.search(url)}
     sets = {
         "titles": _chosen(_titles(files), queries),
         "entries of indexes": _chosen(_entries(files), queries),
     }
-    with TemporaryDirectory() as scratch:
-        folder = Path(scratch)
+    with TemporaryDirectory(prefix="krowl-bench-", dir=scratch) as name:
+        folder = Path(name)
         _write(folder / "warc", files)
-        builder = Builder(folder / "index", [folder / "warc"], tell=lambda _: None)
-        try:
+        begun = time.perf_counter(), time.process_time()
+        with closing(Builder(folder / "index", [folder / "warc"], tell=lambda _: None)) as builder:
             builder.run()
-        finally:
-            builder.close()
+        figures: dict[str, Any] = {
+            "pages": len(known),
+            "seconds": round(time.perf_counter() - begun[0], 1),
+            "cpu_seconds": round(time.process_time() - begun[1], 1),
+        }
+        _graph(folder)
         searcher = Searcher(folder / "index")
-        ways = _ways(searcher)
-        figures: dict[str, Any] = {"pages": searcher.opened.view().page_count}
-        known = {url for url in files if not _INDEXES.search(url)}
-        for name, chosen in sets.items():
-            items = [each for each in chosen if each.right & known]
-            figures[name] = {"queries": len(items)}
-            for way, search in ways.items():
-                begun = time.perf_counter()
-                ranks = [_rank(search(each.text), each.right) for each in items]
-                figures[name][way] = {
-                    "mrr": round(statistics.fmean(ranks), 4),
-                    "first": round(statistics.fmean(rank == 1.0 for rank in ranks), 4),
-                    "ms": round((time.perf_counter() - begun) / len(items) * 1000, 2),
-                }
-                if way == "krowlspider":
-                    figures[name]["missed"] = [
-                        each.text for each, rank in zip(items, ranks, strict=True) if rank < 0.2
-                    ][:30]
+        figures["documents"] = searcher.opened.view().page_count
+        for way, search in _ways(searcher).items():
+            for kind, items in sets.items():
+                figures.setdefault(kind, {"queries": len(items)})[way] = _row(search, items)
     return figures
+
+
+def _row(search: Callable[[str], list[str]], items: list[Item]) -> dict[str, Any]:
+    begun, cpu = time.perf_counter(), time.process_time()
+    ranks = [_rank(search(each.text), each.right) for each in items]
+    seconds, spent = time.perf_counter() - begun, time.process_time() - cpu
+    return {
+        "mrr": round(statistics.fmean(ranks), 4),
+        "standard_error": round(statistics.stdev(ranks) / len(ranks) ** 0.5, 4),
+        "first": round(statistics.fmean(rank == 1.0 for rank in ranks), 4),
+        "ms": round(seconds / len(items) * 1000, 2),
+        "cpu_ms": round(spent / len(items) * 1000, 2),
+        "missed": [each.text for each, rank in zip(items, ranks, strict=True) if rank < 0.2][:30],
+    }
+
+
+def _graph(folder: Path) -> None:
+    """Put the ranks of hosts into the index, as users do."""
+    words = ["graph", folder / "warc", "-o", folder / "graph", "--into", folder / "index"]
+    command = [sys.executable, "-m", "scrapy", *map(str, words)]
+    subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
 
 
 def _ways(searcher: Searcher) -> Mapping[str, Callable[[str], list[str]]]:
@@ -105,16 +122,44 @@ def _ways(searcher: Searcher) -> Mapping[str, Callable[[str], list[str]]]:
         found = view.searcher.search(module.Query.boolean_query(parts), DEPTH, count=False)
         return [view.searcher.doc(at).get_first("url") for _, at in found.hits]
 
-    def ours(text: str) -> list[str]:
-        return [
-            each.url for each in searcher.search(parse(text), limit=DEPTH, snippets=False).results
-        ]
+    def ours(text: str, *, links: bool, hosts: bool) -> list[str]:
+        with ExitStack() as stack:
+            if not links:
+                stack.enter_context(_without_links())
+            if not hosts:
+                stack.enter_context(_set(ranking, HOST_WEIGHT=0.0))
+            found = searcher.search(parse(text), limit=DEPTH, snippets=False).results
+        return [each.url for each in found]
 
     return {
         "BM25 of the body": lambda text: plain(text, ("body",)),
         "BM25 of title and body": lambda text: plain(text, ("title", "body")),
-        "krowlspider": ours,
+        "krowlspider without links and hosts": partial(ours, links=False, hosts=False),
+        "krowlspider with links": partial(ours, links=True, hosts=False),
+        "krowlspider with hosts": partial(ours, links=False, hosts=True),
+        "krowlspider": partial(ours, links=True, hosts=True),
     }
+
+
+@contextmanager
+def _without_links() -> Iterator[None]:
+    """Rank as if no page had a link."""
+    boosts = {name: boost for name, boost in compiling.BOOSTS.items() if name != "anchors"}
+    with _set(compiling, BOOSTS=boosts), _set(ranking, SAID_WEIGHT=0.0, LINKED_WEIGHT=0.0):
+        yield
+
+
+@contextmanager
+def _set(module: Any, **values: Any) -> Iterator[None]:
+    """Give constants of a module other values meanwhile."""
+    before = {name: getattr(module, name) for name in values}
+    for name, value in values.items():
+        setattr(module, name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
 
 
 def _rank(urls: list[str], right: frozenset[str]) -> float:
@@ -125,8 +170,6 @@ def _files(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield each page with its URL; each manual is a host."""
     for path in sorted(root.rglob("*.html")):
         if path.is_symlink() or not path.is_file():
-            continue
-        if path.stat().st_size > _SIZE_MAX and not _INDEXES.search(path.name):
             continue
         manual, *rest = path.relative_to(root).parts
         host = re.sub("[^a-z0-9]+", "-", manual.lower()).strip("-")
@@ -205,8 +248,8 @@ def _write(folder: Path, files: Mapping[str, Path]) -> None:
 def table(figures: Mapping[str, Any]) -> str:
     """Return the figures as a table of Markdown."""
     lines = [
-        "| queries | ranked by | MRR | first is right | ms |",
-        "| --- | --- | --- | --- | --- |",
+        "| queries | ranked by | MRR | first is right | ms | CPU ms |",
+        "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, found in figures.items():
         if not isinstance(found, dict):
@@ -214,13 +257,7 @@ def table(figures: Mapping[str, Any]) -> str:
         for way, row in found.items():
             if isinstance(row, dict):
                 lines.append(
-                    f"| {found['queries']} {name} | {way} | {row['mrr']:.3f} | {row['first']:.1%} |"
-                    f" {row['ms']:.1f} |"
+                    f"| {found['queries']} {name} | {way} | {row['mrr']:.4f} |"
+                    f" {row['first']:.1%} | {row['ms']:.1f} | {row['cpu_ms']:.1f} |"
                 )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    measured = measure()
-    print(measured)
-    print(table(measured))

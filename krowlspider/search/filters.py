@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 # Greatest size of a filter: tantivy's numbers have 64 bits.
 _SIZE_MAX = 2**63 - 1
+# Its dates are nanoseconds since 1970 in as many bits; no page is of a time outside of these years.
+_FIRST, _LAST = datetime(1700, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
 
 _SIZE = re.compile(r"(?P<number>[0-9]{1,15}(?:\.[0-9]{0,6})?|\.[0-9]{1,6})(?P<unit>[a-z]{0,5})")
 _UNITS = {
@@ -117,7 +119,12 @@ def _dates(value: str, shown: str) -> Span:
         end = None if high[1] is None else _days(high[1])[high[0] != "<"]
     except (ValueError, OverflowError):
         raise ValueError(wrong) from None
-    return Span(begin, end)
+    return Span(_kept(begin), _kept(end))
+
+
+def _kept(end: datetime | None) -> datetime | None:
+    """Return the end of a range as tantivy can have it, which is the same for all pages."""
+    return None if end is None else min(max(end, _FIRST), _LAST)
 
 
 def _days(text: str) -> tuple[datetime, datetime]:

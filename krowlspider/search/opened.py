@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from krowlspider.search.compiling import Compiler, languages_of
 from krowlspider.search.schema import FORM, LINKS, RANKS, SEGMENTS, STATE, analysers, open_index
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from krowlspider.graph.ranks import HostRanks
 
@@ -24,6 +25,8 @@ _META = "meta.json"
 _LANGUAGES_READ = 300
 # Bytes of STATE.
 _STATE_MAX = 16 * 1024 * 1024
+# What a panic of Rust is called in Python. It is no Exception, and no module has it.
+_PANIC = "PanicException"
 
 
 class SearchError(KrowlError):
@@ -83,22 +86,41 @@ class OpenedIndex:
                 self._stamp = stamp
             return self._view
 
+    @contextmanager
+    def asked(self) -> Iterator[None]:
+        """Ask a view.
+
+        :raises SearchError: a file of the index is damaged, or gone
+        """
+        try:
+            with _panics_as_errors():
+                yield
+        except (ValueError, OSError) as error:
+            raise SearchError(
+                f"the index {self.folder} could not answer: {error_text(error)[:200]}; if that goes"
+                f" on, remove the folder and make it again: {self._way()}"
+            ) from error
+
     def _look(self) -> View:
         state = self._state()
         folder = self.folder / SEGMENTS
         try:
-            if self._index is None:
-                self._index = open_index(folder)
-            else:
-                self._index.reload()
-            searcher = self._index.searcher()
-            languages = languages_of(searcher.terms_with_prefix("lang", "", limit=_LANGUAGES_READ))
+            with _panics_as_errors():
+                return self._opened(folder, state)
         except (ValueError, OSError) as error:
             self._index = None
             raise SearchError(
                 f"the index {self.folder} cannot be read: {error_text(error)[:200]}; if it is"
                 f" damaged, remove the folder and make it again: {self._way()}"
             ) from error
+
+    def _opened(self, folder: Path, state: _State) -> View:
+        if self._index is None:
+            self._index = open_index(folder)
+        else:
+            self._index.reload()
+        searcher = self._index.searcher()
+        languages = languages_of(searcher.terms_with_prefix("lang", "", limit=_LANGUAGES_READ))
 
         def prefixed(name: str, prefix: str, limit: int) -> list[tuple[str, int]]:
             found: list[tuple[str, int]] = searcher.terms_with_prefix(name, prefix, limit=limit)
@@ -146,6 +168,17 @@ class OpenedIndex:
 
     def _way(self) -> str:
         return scrapy_with("index", "JOBDIR", "-o", self.folder)
+
+
+@contextmanager
+def _panics_as_errors() -> Iterator[None]:
+    """Raise ValueError for a panic of tantivy, such as one over a damaged posting list."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != _PANIC:
+            raise
+        raise ValueError(error_text(error)) from error
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -113,23 +113,17 @@ class Searcher:
         begun = time.perf_counter()
         view = self.opened.view()
         notes = [*query.notes]
-        try:
+        with self.opened.asked():
             compiled = view.compiler.compile(query)
             pages, with_all, total = _matches(view, compiled, query, notes)
             ranked = self._ranked(view, compiled, pages, rank)
-        except ValueError as error:
-            # Of tantivy, such as for a segment that was cut.
-            raise SearchError(
-                f"the index {self.opened.folder} could not answer: {error_text(error)[:200]}; if"
-                " that goes on, make it again"
-            ) from error
-        marker = Marker(view, query, compiled)
-        limit = max(0, min(limit, LIMIT_MAX))
-        results = [
-            self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
-            for page in ranked[max(0, offset) : max(0, offset) + limit]
-        ]
-        other = meant(view, query, compiled) if with_all < _FEW and compiled.is_of_words else ""
+            marker = Marker(view, query, compiled)
+            limit = max(0, min(limit, LIMIT_MAX))
+            results = [
+                self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
+                for page in ranked[max(0, offset) : max(0, offset) + limit]
+            ]
+            other = meant(view, query, compiled) if with_all < _FEW and compiled.is_of_words else ""
         seconds = time.perf_counter() - begun
         return Found(
             *(query, results, total, len(ranked), view.page_count, seconds, other, tuple(notes))
@@ -141,8 +135,10 @@ class Searcher:
         :raises SearchError: the index cannot be read
         """
         view = self.opened.view()
-        found = view.searcher.search(view.compiler.page(page_id(url)), 1, count=False)
-        for page in _loaded(view, found.hits):
+        with self.opened.asked():
+            found = view.searcher.search(view.compiler.page(page_id(url)), 1, count=False)
+            pages = _loaded(view, found.hits)
+        for page in pages:
             if (place := _place(page)) is not None:
                 return self._texts.read(page.first("url"), place, view.jobdirs)
         return None

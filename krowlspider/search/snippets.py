@@ -19,7 +19,10 @@ _BEFORE = 50
 _ELLIPSIS = "…"
 _SPACE = re.compile(r"\s+")
 # Characters that turn the direction of what follows, or are not seen.
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0e-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
 
 
 class Piece(NamedTuple):

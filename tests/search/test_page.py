@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import shutil
 import socket
 import time
 from contextlib import asynccontextmanager
@@ -154,6 +155,14 @@ async def test_pages_of_results(folder: Path):
     assert len({each["url"] for each in api["results"]}) == 35
 
 
+async def test_page_after_the_last_one_leads_back(folder: Path):
+    async with serving(folder) as port:
+        page = await seen(port, "/search?q=banana&page=5")
+    assert "There is no page 5 of these results" in page.text
+    assert "/search?q=banana" in page.links
+    assert "Nothing was found" not in page.text
+
+
 async def test_empty_query_has_a_box_and_help(folder: Path):
     async with serving(folder) as port:
         page = await seen(port, "/search")
@@ -194,6 +203,16 @@ async def test_wrong_parameter_is_named(folder: Path, target: str, says: str):
         head, body = await said(port, target)
     assert head.startswith("HTTP/1.1 400")
     assert json.loads(body)["error"].startswith(says)
+
+
+async def test_removed_index_is_told_and_found_again(tmp_path: Path):
+    folder = index(tmp_path / "index", PAGES)
+    async with serving(folder) as port:
+        await seen(port, "/search?q=kiwi")
+        shutil.rmtree(folder)
+        assert "there is no index" in (await seen(port, "/search?q=kiwi", 503)).text
+        index(folder, [Page("https://new.test/", "Plum", "plum")])
+        assert "https://new.test/" in (await seen(port, "/search?q=plum")).links
 
 
 async def test_missing_index_is_told_and_found_later(tmp_path: Path):

@@ -335,6 +335,41 @@ def test_damaged_index_says_so(tmp_path: Path, pattern: str, left: int):
     assert "\n" not in said
 
 
+def test_panic_over_damaged_postings_is_an_error(tmp_path: Path):
+    """tantivy trusts its files. A panic is no Exception in Python."""
+    pages = [Page(f"https://a.test/{n}", "Web", "web " * n + "dogs") for n in range(1, 130)]
+    [path] = (index(tmp_path, pages) / SEGMENTS).glob("*.idx")
+    whole = path.read_bytes()
+
+    def failed_by(at: int) -> str:
+        # A new file: the old one is mapped by the searcher before.
+        path.unlink()
+        path.write_bytes(whole[:at] + b"\xff" + whole[at + 1 :])
+        return _cause(Searcher(tmp_path))
+
+    # The lists are in the middle.
+    places = range(len(whole) * 2 // 5, len(whole))
+    assert any(failed_by(at) == "PanicException" for at in places)
+
+
+def _cause(searcher: Searcher) -> str:
+    """Return the name of what a query failed by; "" if it did not."""
+    try:
+        searcher.search(parse("web dogs"))
+    except SearchError as error:
+        return type(error.__cause__ and error.__cause__.__cause__).__name__
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [("since:0001", 5), ("until:0001", 0), ("since:9000", 0), ("date:0001..9000", 5)],
+)
+def test_dates_far_away_are_dates(searcher: Searcher, text: str, count: int):
+    """tantivy's dates are those from 1677 to 2262."""
+    assert searcher.search(parse(text)).total == count
+
+
 def test_misspelt_word_is_told_though_pages_have_the_others(tmp_path: Path):
     pages = [Page(f"https://h{n}.test/", "Kiwi", "kiwi banana") for n in range(20)]
     found = Searcher(index(tmp_path, pages)).search(parse("kiwi bananna"))

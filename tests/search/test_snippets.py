@@ -32,6 +32,7 @@ def test_snippet_shows_the_place_with_the_most_words():
         ("Alphabet alpha", ("alpha",), "Alphabet [alpha]"),
         ("nothing here", ("alpha",), "nothing here"),
         ("a\n\t b\x00\u202ec", ("b",), "a bc"),
+        ("a\u061c b\xad\u2060c\U000e0041", ("b",), "a bc"),
         ("検索エンジンの検索", ("検索",), "[検索]エンジンの[検索]"),
         ("", ("alpha",), ""),
     ],

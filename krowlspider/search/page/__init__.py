@@ -119,6 +119,12 @@ def _answer(
         first = (number - 1) * each + 1
         items = "".join(_item(result, captures) for result in found.results)
         parts.append(f'<ol start="{first}">{items}</ol>')
+    elif found.total:
+        back = escape(_target(given, 1))
+        parts.append(
+            f'<p class="none">There is no page {number} of these results:'
+            f' <a href="{back}">see the first one</a>.</p>'
+        )
     else:
         parts.append(
             '<p class="none">Nothing was found. Try fewer or other words, or leave filters out.</p>'
