@@ -110,6 +110,8 @@ class Command(Program):
             f" {counted(counts['documents'], 'document')} written"
         )
         left = {name: n for name, n in counts.items() if name.startswith(_LEFT_OUT)}
+        if left:
+            self.say("pages left out, by reason:")
         for name, number in sorted(left.items(), key=lambda each: (-each[1], each[0])):
             self.say(f"{number:>14,}  {name.removeprefix(_LEFT_OUT)}")
         for fault in faults:

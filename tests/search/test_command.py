@@ -21,6 +21,7 @@ def test_the_command_makes_an_index_and_goes_on(tmp_path: Path):
     archived(job / "warc", [found("https://a.test/", 1), refused])
     first = scrapy("index", job, "-o", index).stdout.decode()
     assert "1 file, 2 captures, 1 document written" in first
+    assert "left out, by reason:\n" in first
     assert "1  refused/noindex" in first
     assert urls(index, "title", "1") == {"https://a.test/"}
     archived(job / "warc", [found("https://c.test/", 2, 5)])
