@@ -57,7 +57,7 @@ class Command(Program):
             "--level", choices=("host", "domain"), help="write only this graph (default: both)"
         )
         parser.add_argument(
-            "--into", metavar="INDEX", help="a search index, for which to write the ranks of hosts"
+            "--into", metavar="INDEX", help="a search index that gets the ranks of hosts"
         )
         parser.add_argument(
             "--top", type=int, default=0, metavar="N", help="print the first N by their rank"

@@ -10,9 +10,10 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.archive.finished import has_archive, is_being_written
 from krowlspider.config.validation import offline, validate
-from krowlspider.errors import KrowlError, counted, need
+from krowlspider.errors import KrowlError, counted, need, printable
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
 from krowlspider.search.builder import Builder
+from krowlspider.search.schema import LINKS, SEGMENTS, STATE
 from krowlspider.search.watch import watched
 from krowlspider.urls.gemini import accept_gemini
 
@@ -58,6 +59,7 @@ class Command(Program):
         ):  # fmt: skip
             need(module, extra)
         sources = [self._source(name, is_awaited=opts.follow) for name in args]
+        _refuse_other_folder(Path(opts.output))
         jobdirs = [Path(name) for name in args]
         build = partial(self._build, Path(opts.output), sources, jobdirs, follow=opts.follow)
         try:
@@ -109,7 +111,22 @@ class Command(Program):
             f" {counted(counts['documents'], 'document')} written"
         )
         left = {name: n for name, n in counts.items() if name.startswith(_LEFT_OUT)}
+        if left:
+            self.say("pages left out, by reason:")
         for name, number in sorted(left.items(), key=lambda each: (-each[1], each[0])):
             self.say(f"{number:>14,}  {name.removeprefix(_LEFT_OUT)}")
         for fault in faults:
             self.complain(fault, FOUND_WRONG)
+
+
+def _refuse_other_folder(folder: Path) -> None:
+    """:raises KrowlError: ``folder`` has something else than an index, or its beginning"""
+    if not folder.is_dir() or (folder / STATE).exists():
+        return
+    names = {each.name for each in folder.iterdir()} - {LINKS, SEGMENTS}
+    # A kill may leave the file that becomes STATE.
+    if others := sorted(name for name in names if STATE not in name):
+        raise KrowlError(
+            f"-o {folder} is no index, and has {printable(others[0])} in it: give an index, or a"
+            " folder that is new or empty"
+        )

@@ -101,8 +101,8 @@ class Command(Program):
             name, _, rest = str(error).partition(":")
             raise KrowlError(f"--{name} {rest}") from error
         if query.is_empty:
-            said = f": {query.notes[0]}" if query.notes else ""
-            raise KrowlError(f"the query {text!r} asks for nothing{said}; give words or filters")
+            said = query.notes[0] if query.notes else "give words or filters"
+            raise KrowlError(f"the query {text!r} asks for nothing: {said}")
         found = Searcher(folder).search(
             query, limit=opts.limit, rank=opts.rank, explain=opts.explain
         )

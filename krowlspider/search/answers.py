@@ -136,11 +136,14 @@ def as_text(found: Found, first: int, *, is_terminal: bool) -> str:
         if each.snippet:
             lines.append(f"   {shown(each.snippet)}")
         lines.append(f"   {faint}{', '.join(facts(each))}{end}")
+        if each.parts:
+            lines.append(f"   {each.score:12.4f}  score")
         lines += [f"   {value:12.4f}  {name}: {about}" for name, value, about in each.parts]
         lines.append("")
     if found.meant:
         lines.append(f"Did you mean: {printable(found.meant)}")
-    lines.append(summary(found))
+    shown_only = f"; {len(found.results)} shown" if 0 < len(found.results) < found.total else ""
+    lines.append(summary(found) + shown_only)
     return "\n".join(lines)
 
 
@@ -154,5 +157,7 @@ def facts(result: Result) -> list[str]:
 
 def summary(found: Found) -> str:
     """Return how many pages fit, and how long it took."""
-    pages = counted(found.total, "page")
-    return f"{pages} of {found.pages:,} in {found.seconds * 1000:.0f} ms"
+    return (
+        f"{counted(found.total, 'page')} found, of {found.pages:,} in the index,"
+        f" in {found.seconds * 1000:.0f} ms"
+    )

@@ -52,7 +52,7 @@ _TYPES = {
     "markdown": ("text/markdown",), "md": ("text/markdown",), "pdf": ("application/pdf",),
     "xml": ("application/xml", "text/xml"),
 }  # fmt: skip
-_GEMINI_PORT = ":1965"
+_PORT = re.compile(":[0-9]+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,8 +290,7 @@ class Compiler:
         if each.name == "site":
             return self._site(each.value)
         if each.name == "host":
-            values = [each.value] if ":" in each.value else [each.value, each.value + _GEMINI_PORT]
-            return self._set("host", values)
+            return self._host(each.value)
         if each.name == "type":
             return self._type(each.value)
         return self._set(each.name, [each.value])
@@ -302,12 +301,18 @@ class Compiler:
     def _one_of_key(self, name: str, value: str) -> Any:
         return self._module.Query.term_query(self.schema, name, value, "basic")
 
+    def _host(self, value: str) -> Any:
+        """Return what asks for a host: on any port, unless one is given."""
+        if _PORT.search(value):
+            return self._set("host", [value])
+        return self._module.Query.regex_query(self.schema, "host", re.escape(value) + "(:[0-9]+)?")
+
     def _site(self, value: str) -> Any:
         """Return what asks for a host and all below it."""
         name = value.partition(":")[0]
         if value == name and domain_of(name) == name:
             return self._set("domain", [name])
-        exact = self._set("host", [value] if value != name else [name, name + _GEMINI_PORT])
+        exact = self._host(value)
         if value != name or value.startswith("["):
             return exact
         below = self._module.Query.regex_query(

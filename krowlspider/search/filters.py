@@ -57,18 +57,18 @@ def read_filter(name: str, given: str) -> Filter:
         if not value.isascii():
             value = _ascii(value)
         if not _HOST.fullmatch(value):
-            raise ValueError(f"{shown} is no host: give {name}:example.org")
+            raise ValueError(f"{shown} is no host: give the name of one, such as example.org")
     elif name == "lang":
         value = re.split("[-_]", value)[0]
         if not _LANG.fullmatch(value):
-            raise ValueError(f"{shown} is no language: give the code of one, such as lang:en")
+            raise ValueError(f"{shown} is no language: give the code of one, such as en")
     elif name == "scheme":
         if value not in _SCHEMES:
             raise ValueError(f"{shown} is no scheme: give one of {', '.join(_SCHEMES)}")
     elif name == "type":
         value = value.rstrip("*")
         if not _TYPE.fullmatch(value):
-            raise ValueError(f"{shown} is no media type: give type:text/html, or type:text/")
+            raise ValueError(f"{shown} is no media type: give one, such as text/html, or html")
     elif name == "size":
         return Filter(name, _sizes(value, shown))
     else:
@@ -110,7 +110,7 @@ def _size(text: str, shown: str) -> int:
 
 
 def _dates(value: str, shown: str) -> Span:
-    wrong = f"{shown} is no date: give date:2026-11, date:2026-11-05.. or since:2026"
+    wrong = f"{shown} is no date: give a year, month or day, such as 2026, 2026-11 or 2026-11-05"
     low, high = _ends(value)
     if low[1] is None and high[1] is None:
         raise ValueError(wrong)

@@ -131,7 +131,9 @@ class _Reader:
         if self._not is not None:
             self._add(self._term(self._not), is_negative=False)
         if self._excluded and not (self._clauses or self._filters):
-            self._notes.append("a query has a word that pages must have: there are excluded ones")
+            self._notes.append(
+                "a query that only excludes finds nothing: give a word that pages must have"
+            )
         clauses = tuple(tuple(each) for each in self._clauses)
         return Query(text, clauses, tuple(self._excluded), tuple(self._filters), tuple(self._notes))
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from math import e, exp, log, log2, log10
 from typing import TYPE_CHECKING
 
+from krowlspider.errors import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -64,16 +66,17 @@ def score(page: Evidence, words: Sequence[str], name: str = "") -> Score:
     likeness = title_likeness(words, page.title)
     parts.append(("title", 1.0 + TITLE_WEIGHT * likeness**2, f"likeness {likeness:.2f}"))
     hosts = min(log2(1.0 + max(0, page.linking_hosts)), _LOG_MAX)
+    others = counted(page.linking_hosts, "other host")
     strength = page.anchors / (page.anchors + _ANCHOR_HALF) if page.anchors > 0.0 else 0.0
     parts.append(
         (
             "links",
             1.0 + hosts * (LINKED_WEIGHT + SAID_WEIGHT * strength),
-            f"from {page.linking_hosts} hosts, BM25 of their texts {page.anchors:.2f}",
+            f"from {others}, BM25 of their texts {page.anchors:.2f}",
         )
     )
     central = min(log10(1.0 + max(0.0, page.harmonic)), _LOG_MAX)
-    parts.append(("host", 1.0 + HOST_WEIGHT * central, f"harmonic {page.harmonic:.3g}"))
+    parts.append(("host", 1.0 + HOST_WEIGHT * central, f"harmonic centrality {page.harmonic:.3g}"))
     is_named = page.name != "" and page.name == name
     parts.append(("name", 1.0 + NAME_WEIGHT * is_named, "root of the site of this name"))
     value = 1.0
@@ -108,7 +111,7 @@ def by_neighbourhood(
             (
                 ("text", given, "BM25 of title, headings, anchor texts and body"),
                 ("size", large, f"{sizes.get(url, 0)} bytes"),
-                ("links", links, f"authority {authority.get(url, 0.0):.3g}; harmonic mean"),
+                ("links", links, f"authority {authority.get(url, 0.0):.3g}"),
             ),
         )
     return found

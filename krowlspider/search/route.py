@@ -206,7 +206,9 @@ class SearchRoute:
         if not url:
             raise ValueError("give ?url= of a page in the index")
         if (text := self._search.text(url)) is None:
-            return _text_failure(404, "the archive has no text of this page any more", request)
+            return _text_failure(
+                404, "this page is not in the index, or its WARC file is gone", request
+            )
         # Whatever the page was, a browser shows letters.
         return web.Response(text=text, content_type="text/plain", charset="utf-8")
 

@@ -40,17 +40,19 @@ def test_answers_in_a_terminal_and_in_json(folder: Path):
     assert "1. Kiwi\n   https://a.test/\n" in said
     assert "kiwi in body: BM25" in said
     assert "\x1b" not in said
-    assert "2 pages of 2 in" in said
+    assert "2 pages found, of 2 in the index, in" in said
+    assert "  score\n" in said
     found = json.loads(scrapy("search", folder, "kiwi", "--lang", "de", "--json").stdout)
     assert [each["url"] for each in found["results"]] == ["gemini://cap.test/"]
-    assert "0 pages of 2" in scrapy("search", folder, "mango", code=1).stdout.decode()
+    assert "0 pages found, of 2" in scrapy("search", folder, "mango", code=1).stdout.decode()
 
 
 @pytest.mark.slow
 def test_bad_input_is_told_in_a_line(folder: Path, tmp_path: Path):
     assert "there is no index" in refusal(tmp_path / "none", "kiwi")
     assert "--lang deutsch is no language" in refusal(folder, "kiwi", "--lang", "deutsch")
-    assert "asks for nothing" in refusal(folder, "++")
+    assert "asks for nothing: give words" in refusal(folder, "++")
+    assert "'-kiwi' asks for nothing: a query that only excludes" in refusal(folder, "-kiwi")
     assert "--limit 0: give 1 to 100" in refusal(folder, "kiwi", "--limit", "0")
     assert "no links" in refusal(folder, "kiwi", "--rank", "salsa")
     assert "--serve 8092 is not HOST:PORT" in refusal(folder, "--serve", "8092")

@@ -19,8 +19,12 @@ def test_the_command_makes_an_index_and_goes_on(tmp_path: Path):
     job, index = tmp_path / "job", tmp_path / "index"
     refused = fetch("https://b.test/", b"<p>No", b"X-Robots-Tag: noindex")
     archived(job / "warc", [found("https://a.test/", 1), refused])
+    refusal = scrapy("index", job, "-o", job, code=2).stderr.decode()
+    assert f"-o {job} is no index, and has warc in it" in refusal
+    assert [each.name for each in job.iterdir()] == ["warc"]
     first = scrapy("index", job, "-o", index).stdout.decode()
     assert "1 file, 2 captures, 1 document written" in first
+    assert "left out, by reason:\n" in first
     assert "1  refused/noindex" in first
     assert urls(index, "title", "1") == {"https://a.test/"}
     archived(job / "warc", [found("https://c.test/", 2, 5)])

@@ -151,7 +151,7 @@ async def test_pages_of_results(folder: Path):
     assert sum(tag == "li" for tag, _ in last.elements) == 5
     assert ("ol", {"start": "31"}) in last.elements
     assert any(about.get("aria-current") == "page" for _, about in last.elements)
-    assert "35 pages of 40" in first.text
+    assert "35 pages found, of 40" in first.text
     assert len({each["url"] for each in api["results"]}) == 35
 
 
@@ -262,4 +262,4 @@ async def test_captures_are_linked_where_there_are_some(tmp_path: Path):
     assert f"/cdx?url={url}&closest=20261105120000&limit=20" in found
     assert f"/search/text?url={url}" in found
     assert head.startswith("HTTP/1.1 404")
-    assert b"no text of this page any more" in body
+    assert b"not in the index, or its WARC file is gone" in body

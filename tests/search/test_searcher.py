@@ -35,11 +35,11 @@ PAGES = [
         fetched=datetime(2025, 3, 1, tzinfo=UTC),
     ),
     Page("https://a.example.org/o.txt", "Other", "nothing Größe café", mime="text/plain"),
-    Page("http://de.test:8080/", "Häuser", "Das Haus und die Häuser", lang="de"),
+    Page("http://my-host.de.test:8080/", "Häuser", "Das Haus und die Häuser", lang="de"),
 ]
 SHORT = {
     "https://a.example.org/": "a", "https://b.test/x": "b", "gemini://cap.test/z": "z",
-    "https://a.example.org/o.txt": "o", "http://de.test:8080/": "d",
+    "https://a.example.org/o.txt": "o", "http://my-host.de.test:8080/": "d",
 }  # fmt: skip
 
 
@@ -77,8 +77,12 @@ def urls(found: Found) -> list[str]:
         ("site:org", ""),
         ("host:cap.test", "z"),
         ("host:cap.test:1965", "z"),
+        ("host:my-host.de.test", "d"),
+        ("host:my-host.de.test:8080", "d"),
+        ("host:my-host.de.test:80", ""),
         ("host:de.test", ""),
-        ("host:de.test:8080", "d"),
+        ("site:my-host.de.test", "d"),
+        ("host:[::1]", ""),
         ("site:de.test", "d"),
         ("-site:example.org -lang:ja -lang:de web", "b"),
         ("type:text/", "abdoz"),
