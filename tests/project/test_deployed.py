@@ -144,7 +144,7 @@ for path in paths:
     loaded = run("-c", program, cwd=tmp_path, PYTHONPATH=str(installed))
     assert loaded.returncode == 0, loaded.stderr
     rooms = {".".join(name.split(".")[:2]) for name in loaded.stdout.split()}
-    assert rooms == {f"krowlspider.{name}" for name in ("addon", "engine", *_DOORS)}
+    assert rooms == {f"krowlspider.{name}" for name in ("addon", "engine", "gemini", *_DOORS)}
 
 
 @pytest.mark.slow
