@@ -77,11 +77,12 @@ class Found:
 
 @dataclass(slots=True)
 class _Page:
-    """A page whose text fits."""
+    """A page whose text fits; ``has_all``: it has all words of the query."""
 
     address: Any
     stored: dict[str, list[Any]]
     text: float
+    has_all: bool = True
     score: Score = field(default_factory=lambda: Score(0.0, ()))
 
     def first(self, name: str, default: Any = "") -> Any:
@@ -150,8 +151,14 @@ class Searcher:
             self._rank_by_links(pages, rank)
         else:
             self._rank(view, compiled, pages)
-        # Of equal ones the shorter URL first, so that the order is always the same.
-        pages.sort(key=lambda page: (-page.score.value, len(page.first("url")), page.first("url")))
+        # Pages with some words follow those with all. Of equal ones the shorter URL is first, so
+        # that the order is always the same.
+        pages.sort(
+            key=lambda page: (
+                *(not page.has_all, -page.score.value),
+                *(len(page.first("url")), page.first("url")),
+            )
+        )
         return pages
 
     def _rank(self, view: View, compiled: Compiled, pages: list[_Page]) -> None:
@@ -240,12 +247,10 @@ def _matches(
         some = searcher.search(compiled.some, RANKED_MAX)
         if some.count > total:
             known = {_key(page.address) for page in pages}
-            most = min((page.text for page in pages), default=float("inf"))
             more = [hit for hit in some.hits if _key(hit[1]) not in known]
-            # Behind those that have all the words.
-            top = max((text for text, _ in more), default=1.0)
-            scale = min(1.0, 0.5 * most / top)
-            pages += _loaded(view, ((text * scale, address) for text, address in more))
+            for page in _loaded(view, more):
+                page.has_all = False
+                pages.append(page)
             if not total:
                 notes.append("no page has all these words: these have some of them")
             total = some.count

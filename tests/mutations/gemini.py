@@ -156,7 +156,7 @@ _TABLE = (
     ),
     (
         *("feeds-are-not-followed", "links are read from Atom and RSS", *_PAGES),
-        *("if said.essence in feeds.TYPES:", "if False:"),
+        *("if said.essence in TYPES:", "if False:"),
     ),
     (
         *("pages-without-language", "the language is that of the media type", *_PAGES),

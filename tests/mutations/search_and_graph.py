@@ -92,7 +92,7 @@ _TABLE = (
     ),
     (
         *("a-new-robots-txt-is-late", "pages in the index follow a robots.txt", *_SCAN),
-        *("if site != before and (_refuses(site) or _refuses(before)):", "if False:"),
+        *("if is_other and (_refuses(new) or _refuses(before)):", "if False:"),
     ),
     (
         *("older-captures-win", "a document is the last capture", *_SCAN),
@@ -170,7 +170,7 @@ _TABLE = (
     ),
     (
         *("some-words-first", "pages with all words are in front", *_SEARCHER),
-        *("scale = min(1.0, 0.5 * most / top)", "scale = 1.0"),
+        *("page.has_all = False", "pass"),
     ),
     (
         *("old-pages-first", "filters alone list the last pages first", *_SEARCHER),

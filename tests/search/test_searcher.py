@@ -400,3 +400,13 @@ def test_index_is_asked_by_its_own_fields(tmp_path: Path):
     writer.commit()
     writer.wait_merging_threads()
     assert urls(Searcher(tmp_path).search(parse("kiwi lang:en"))) == ["https://a.test/"]
+
+
+def test_links_do_not_lift_a_page_above_those_with_all_words(tmp_path: Path):
+    made = [
+        Page("https://all.test/", "Fruit", "kiwi banana papaya " + "and other fruit " * 100),
+        Page("https://some.test/", "Kiwi banana", "kiwi banana", linking_hosts=5000),
+        *(Page(f"https://other{n}.test/", "Other", "other fruit") for n in range(20)),
+    ]
+    found = Searcher(index(tmp_path, made)).search(parse("kiwi banana papaya"))
+    assert urls(found) == ["https://all.test/", "https://some.test/"]
