@@ -9,6 +9,7 @@ undisturbed process makes.
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import shutil
 import signal
@@ -17,11 +18,15 @@ import tempfile
 import time
 import traceback
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from krowlspider.search.builder import Builder
 from krowlspider.search.schema import SEGMENTS
 from tests.catalogue.warcs import archived, fetch
 from tests.search.webs import Stored, found, stored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 FILES, PAGES, STAGES = 6, 14, 2
 # Documents of a commit: a few of each stage.
@@ -58,21 +63,47 @@ def warcs(folder: Path) -> list[Path]:
     return archived(folder, *files)
 
 
-def start(source: Path, out: Path) -> int:
-    """Make the index in a child; return its process id."""
+def forked(work: Callable[[], object]) -> int:
+    """Work in a child; return its process id.
+
+    tantivy runs in children alone: a process forked from one with its threads may wait for ever
+    for a lock that no thread of its own holds.
+    """
     child = os.fork()
     if child:
         return child
     code = 1
     try:
-        builder = Builder(out, [source], heap=_HEAP, part=_PART)
-        builder.run()
-        builder.close()
+        work()
         code = 0
     finally:
         if code:
             traceback.print_exc()
         os._exit(code)
+
+
+def start(source: Path, out: Path) -> int:
+    """Make the index in a child; return its process id."""
+
+    def build() -> None:
+        builder = Builder(out, [source], heap=_HEAP, part=_PART)
+        builder.run()
+        builder.close()
+
+    return forked(build)
+
+
+def read(out: Path, *asked: Any) -> Stored:
+    """Return what an index has, read by a child."""
+    with tempfile.TemporaryFile() as answer:
+
+        def write() -> None:
+            pickle.dump(stored(out, *asked), answer)
+            answer.flush()
+
+        assert ended(forked(write)) == 0, "the index cannot be read"
+        answer.seek(0)
+        return pickle.load(answer)
 
 
 def ended(child: int) -> int:
@@ -95,7 +126,7 @@ def undisturbed(files: list[Path], folder: Path) -> list[tuple[Stored, float]]:
         begun = time.monotonic()
         assert ended(start(source, folder / "index")) == 0
         seconds = time.monotonic() - begun
-        made.append((stored(folder / "index", *_ASKED), seconds))
+        made.append((read(folder / "index", *_ASKED), seconds))
     return made
 
 
@@ -116,9 +147,11 @@ def killed(
                 break
             assert code == -signal.SIGKILL, code
             kills += 1
+            # So that it ends on a machine that has become slower, too.
+            seconds *= 1.05
             if (out / SEGMENTS / "meta.json").exists():
-                stored(out)
-        made = stored(out, *_ASKED)
+                read(out)
+        made = read(out, *_ASKED)
         assert made == whole, f"after {kills} kills: {differences(made, whole)}"
     return kills
 
