@@ -285,7 +285,7 @@ class Control:
             host_of_crawl=lambda name: host_now(job.frontier, name),
             why=self._why,
             is_seen=job.frontier.seen.known,
-            owner=lambda name: None if node is None else node.others([name])[0],
+            owner=lambda name: None if node is None else node.foreign_owner(name),
             counters=lambda: job.frontier.counters,
             wall=job.frontier.now,
             recent=job.frontier.recent,

@@ -48,7 +48,7 @@ def test_refused_requests_of_a_node_say_why(
         members = {name: Record(Member(name)) for name in "ab"}
         node.node.cluster._controller.view = View("a", Reading.of(1, members), ())
         names = [f"site{number}.test" for number in range(30)]
-        owners = node.node.others(names)
+        owners = node.node.foreign_owners(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))
 
         assert not any(scheduler.enqueue_request(Request(f"data:,{n}")) for n in range(3))

@@ -342,7 +342,9 @@ class Cluster:
             # URLs of hosts that do not answer do not count.
             return self._crawl.rests()
         left = self._crawl.left or self._crawl.stays
-        return not left and (self._leaving.is_drained or not joined or not self._leaving.others)
+        return not left and (
+            self._leaving.is_drained or not joined or not self._leaving.other_nodes
+        )
 
     async def leave(self, heartbeats: Heartbeats, *, joined: bool) -> None:
         """Leave the cluster; ``joined``: `join` has returned."""

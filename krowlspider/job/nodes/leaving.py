@@ -210,7 +210,7 @@ class Leaving:
         self.not_handed_over = 0
 
     @property
-    def others(self) -> list[Record]:
+    def other_nodes(self) -> list[Record]:
         """The other nodes that live."""
         own, members = self._membership.own.id, self._membership.members
         return [each for node, each in members.items() if node != own and not each.dead]
@@ -295,5 +295,5 @@ class Leaving:
         return (
             self._controller.is_gone
             and since is not None
-            and all(record.counters.get("epoch", 0) >= since for record in self.others)
+            and all(record.counters.get("epoch", 0) >= since for record in self.other_nodes)
         )
