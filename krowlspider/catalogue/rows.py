@@ -14,7 +14,7 @@ from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.cdxj import index_path, index_readable, parse, target
 from krowlspider.archive.reading import ignore_damage
-from krowlspider.catalogue.records.captures import Capture, Note, fetch_row, is_message
+from krowlspider.catalogue.records.captures import CapturedRecord, Note, fetch_row, is_message
 from krowlspider.catalogue.records.changes import change_rows
 from krowlspider.catalogue.records.documents import link_rows, robots_row, sitemap_row
 from krowlspider.catalogue.records.sums import Hosts, Pages
@@ -133,7 +133,7 @@ class _Reader:
 
     def _read_capture(self, record: WarcRecord, line: IndexLine) -> Iterator[tuple[str, Row]]:
         try:
-            capture = Capture(record, line)
+            capture = CapturedRecord(record, line)
         except ValueError as error:
             self._fault(f"at byte {line.offset}: {error}")
             return

@@ -18,7 +18,7 @@ from krowlspider.cdx.xml_form import MEDIA_TYPE, XmlQuery, xml_query_of, xml_tex
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from krowlspider.cdx.archives import Archives, Part, View
+    from krowlspider.cdx.archives import Archives, IndexPart, IndexView
     from krowlspider.cdx.keys import Range
     from krowlspider.cdx.pace import Turn
 
@@ -57,7 +57,7 @@ def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
         return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found, view, query))
     ranges: Sequence[Range] = query.ranges
     if query.paging.is_used:
-        blocks: Sequence[Part] = blocks_of(view, ranges)
+        blocks: Sequence[IndexPart] = blocks_of(view, ranges)
         if query.paging.is_count:
             return _count(blocks, query)
         if query.paging.page is not None:
@@ -68,12 +68,12 @@ def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
     return _made(query, view, texts(chosen(view.lines(ranges), query, judge), query.form))
 
 
-def _made(query: Query, view: View, found: Iterable[str]) -> Answer:
+def _made(query: Query, view: IndexView, found: Iterable[str]) -> Answer:
     pieces = _pieces(found, view, query)
     return Answer(media_type(query.form), query.key, query.form.is_plain, pieces)
 
 
-def _count(blocks: Sequence[Part], query: Query) -> Answer:
+def _count(blocks: Sequence[IndexPart], query: Query) -> Answer:
     counted = count_of(blocks, query.paging)
     if query.dialect is Dialect.OUTBACK:
         # As the CDX server of OpenWayback.
@@ -83,7 +83,7 @@ def _count(blocks: Sequence[Part], query: Query) -> Answer:
     return Answer(kind, query.key, query.form.is_plain, iter([text.encode()]))
 
 
-def _listed(query: Query, number: int, block: Part) -> str:
+def _listed(query: Query, number: int, block: IndexPart) -> str:
     """Return the line of a block as in the secondary index of ZipNum."""
     key, time = block.line.decode().split(" ", 2)[:2]
     values = {
@@ -98,7 +98,7 @@ def _listed(query: Query, number: int, block: Part) -> str:
     return "\t".join(map(str, values.values())) + "\n"
 
 
-def _pieces(found: Iterable[str], view: View, query: Query | XmlQuery) -> Iterator[bytes]:
+def _pieces(found: Iterable[str], view: IndexView, query: Query | XmlQuery) -> Iterator[bytes]:
     """Yield texts in pieces of about _PIECE characters."""
     piece: list[str] = []
     size = 0

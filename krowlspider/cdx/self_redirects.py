@@ -15,13 +15,13 @@ from krowlspider.archive.reading import read_record
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.cdx.capture import Capture
+    from krowlspider.cdx.capture import CaptureLine
 
 # Bytes of a record in which its Location is looked for.
 _HEAD_MAX = 64 * 1024
 
 
-def is_self_redirect(folders: Sequence[Path], capture: Capture) -> bool:
+def is_self_redirect(folders: Sequence[Path], capture: CaptureLine) -> bool:
     """Return whether a capture is a redirect to its own key. Raises OSError.
 
     Index lines do not have the target, so the record is read. One that cannot be read is none.
@@ -37,7 +37,7 @@ def is_self_redirect(folders: Sequence[Path], capture: Capture) -> bool:
     return False
 
 
-def _location(folders: Sequence[Path], capture: Capture) -> str:
+def _location(folders: Sequence[Path], capture: CaptureLine) -> str:
     # Only the name of the file: an index must not lead out of the folder.
     name, offset = Path(capture.text("filename")).name, capture.text("offset")
     if not name or not offset.isdecimal():

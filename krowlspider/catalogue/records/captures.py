@@ -95,7 +95,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-class Capture:
+class CapturedRecord:
     """A response or revisit of HTTP or Gemini, with the line that the index has of it."""
 
     def __init__(self, record: WarcRecord, line: IndexLine):
@@ -228,14 +228,14 @@ def time_of(date: str, timestamp: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _languages(capture: Capture) -> str | None:
+def _languages(capture: CapturedRecord) -> str | None:
     if capture.gemtext is not None:
         return languages_of_text(capture.gemtext.text)
     has_text = capture.body and capture.is_html
     return languages_of(capture.body, capture.type.charset) if has_text else None
 
 
-def fetch_row(capture: Capture, segment: str) -> Row:
+def fetch_row(capture: CapturedRecord, segment: str) -> Row:
     """Return the row of the table "fetch" without the crawl, as far as no `Note` tells it."""
     line, parts, says, url = capture.line, capture.parts, capture.says, capture.url
     essence, body = capture.type.essence, capture.body
