@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from krowlspider.frontier.seed_words import Fetched
+    from krowlspider.frontier.seed_words import SeedFetches
     from krowlspider.job.job import Job
 
 _T = TypeVar("_T")
@@ -309,14 +309,14 @@ class WordedRows:
         self._stores = stores
         self._read = seed_words
         self._seeds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._fetched: defaultdict[str, Fetched] = defaultdict(seed_words.Fetched)
+        self._fetched: defaultdict[str, SeedFetches] = defaultdict(seed_words.SeedFetches)
 
     @classmethod
     def of(cls, stores: Sequence[Store]) -> WordedRows | None:
         """Return them; None where no seed has words."""
         return cls(stores) if any(map(has_words, stores)) else None
 
-    def of_key(self, key: bytes) -> tuple[str, Fetched] | None:
+    def of_key(self, key: bytes) -> tuple[str, SeedFetches] | None:
         """Return the tag of a seed, and what was fetched from it; None if it has no words."""
         said = (self._read.read_words(store, key) for store in self._stores)
         words = next((each for each in said if each is not None), None)
@@ -324,7 +324,7 @@ class WordedRows:
             return None
         return words.tag, self._read.fetched_from(self._stores, key)
 
-    def add(self, words: tuple[str, Fetched] | None, outcome: str) -> Row:
+    def add(self, words: tuple[str, SeedFetches] | None, outcome: str) -> Row:
         """Count a seed, and return the WORDS_COLUMNS of its row."""
         tag = "" if words is None else words[0]
         self._count(tag, outcome)
@@ -369,7 +369,7 @@ class WordedRows:
         return rows
 
 
-def _figures(found: Fetched) -> tuple[int, int, str, str]:
+def _figures(found: SeedFetches) -> tuple[int, int, str, str]:
     return found.pages, found.size, _time(found.first), _time(found.last)
 
 
@@ -540,7 +540,7 @@ class Course:
             draft.replace(self._path)
 
 
-class Record:
+class ReportRecorder:
     """Records an open job until its end.
 
     `sample` is to be called every `INTERVAL` seconds. The job reads

@@ -15,7 +15,7 @@ import msgspec
 
 from krowlspider.archive.cdxj import INDEX, WARC, capture_of, index_path, parse
 from krowlspider.archive.disk import OPEN, CutOffError, RecordError
-from krowlspider.archive.reading import Member, RecordSearch, read_member
+from krowlspider.archive.reading import GzipMember, RecordSearch, read_member
 from krowlspider.errors import KrowlError
 from krowlspider.urls.canonical import name_of
 from krowlspider.urls.seeds import ordered_host
@@ -220,7 +220,7 @@ class _Folder:
         return next((path for path in paths if path.is_file()), None)
 
 
-def _record(stream: BinaryIO, offset: int) -> tuple[Member, WarcRecord] | None:
+def _record(stream: BinaryIO, offset: int) -> tuple[GzipMember, WarcRecord] | None:
     """Return the first whole record from ``offset`` on; None if it is not there yet.
 
     An offset may be within a record, where the file once ended.
