@@ -326,7 +326,7 @@ class ServedCrawl:
             frontier.queues.count_removed(host, len(some))
             host.queue.queued -= len(some)
             if frontier.budget.most:
-                frontier.budget.charge(host.domain, -len(some))
+                frontier.budget.add(host.domain, -len(some))
                 frontier.budget.end_batch(batch)
             frontier.schedule.cache.record_now(host, batch)
             yield
