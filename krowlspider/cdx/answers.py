@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from time import gmtime, strftime
 from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import urljoin
 
-from krowlspider.archive.disk import ArchiveError
+from krowlspider.archive.cdxj import key_of
+from krowlspider.archive.disk import OPEN, ArchiveError, RecordError
+from krowlspider.archive.payload import header
+from krowlspider.archive.reading import read_record
 from krowlspider.cdx.choosing import chosen
 from krowlspider.cdx.forms import media_type, texts
 from krowlspider.cdx.pages import blocks_of, count_of, page_of
 from krowlspider.cdx.query import Dialect, Query, query_of
-from krowlspider.cdx.self_redirects import is_self_redirect
 from krowlspider.cdx.xml_form import MEDIA_TYPE, XmlQuery, xml_query_of, xml_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from krowlspider.cdx.archives import Archives, IndexPart, IndexView
+    from krowlspider.cdx.capture import CaptureLine
     from krowlspider.cdx.keys import Range
     from krowlspider.cdx.pace import Turn
 
 # Characters of an answer that are made at a time.
 _PIECE = 32 * 1024
+# Bytes of a record in which its Location is looked for.
+_HEAD_MAX = 64 * 1024
 _BROKEN = "a line of an index is broken{}: scrapy warc index makes it again"
 
 
@@ -64,7 +72,7 @@ def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
             blocks, ranges = page_of(blocks, query.paging, ranges)
         if query.paging.is_list:
             return _made(query, view, (_listed(query, *each) for each in enumerate(blocks, 1)))
-    judge = partial(is_self_redirect, archives.folders)
+    judge = partial(_is_self_redirect, archives.folders)
     return _made(query, view, texts(chosen(view.lines(ranges), query, judge), query.form))
 
 
@@ -113,3 +121,32 @@ def _pieces(found: Iterable[str], view: IndexView, query: Query | XmlQuery) -> I
         place = view.broken_line(query.ranges)
         raise ArchiveError(_BROKEN.format(f" ({place})" if place else "")) from error
     yield "".join(piece).encode(errors="replace")
+
+
+def _is_self_redirect(folders: Sequence[Path], capture: CaptureLine) -> bool:
+    """Return whether a capture is a redirect to its own key, which leads a wayback back to itself.
+
+    Index lines do not have the target, so the record is read. One that cannot be read is none.
+    Raises OSError.
+    """
+    status = capture.text("status")
+    if not (len(status) == 3 and status.startswith("3")) or status == "304":
+        return False
+    target = capture.text("redirect").removeprefix("-") or _location(folders, capture)
+    with suppress(ValueError):
+        return bool(target) and key_of(urljoin(capture.text("url"), target)) == capture.text(
+            "urlkey"
+        )
+    return False
+
+
+def _location(folders: Sequence[Path], capture: CaptureLine) -> str:
+    # Only the name of the file: an index must not lead out of the folder.
+    name, offset = Path(capture.text("filename")).name, capture.text("offset")
+    if not name or not offset.isdecimal():
+        return ""
+    for folder in folders:
+        for path in (folder / name, folder / name.removesuffix(OPEN)):
+            with suppress(FileNotFoundError, RecordError):
+                return header(read_record(path, int(offset), _HEAD_MAX)[1], "Location")
+    return ""

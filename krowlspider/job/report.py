@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
 
@@ -118,13 +118,6 @@ class Spool:
             yield tuple(json.loads(line))
 
 
-class Rows(Protocol):
-    """The rows of a table: a list, or a `Spool`."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Row]: ...
-
-
 class Table(Struct, frozen=True):
     """A table: ``name`` is that of its file. ``total`` is the number of rows that a table without
     a limit would have; 0 for one that has all."""
@@ -132,7 +125,7 @@ class Table(Struct, frozen=True):
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: Rows
+    rows: Sequence[Row] | Spool
     total: int = 0
 
     @property
