@@ -279,7 +279,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[
 
 
 @dataclass(slots=True)
-class Built:
+class BuildCounts:
     """Numbers of captures: in the index, and left out.
 
     ``gone`` are in files that are neither there nor noted as uploaded, ``unreadable`` have a record
@@ -334,7 +334,7 @@ def source_at(path: Path) -> Source:
     )
 
 
-def build(sources: Sequence[Source], out: Path, advance: Advance = ignore) -> Built:
+def build(sources: Sequence[Source], out: Path, advance: Advance = ignore) -> BuildCounts:
     """Write the index of the payloads of ``sources`` as the new folder ``out``.
 
     ``advance`` is called with the length of each index line. Revisits are left out, so that no
@@ -343,7 +343,7 @@ def build(sources: Sequence[Source], out: Path, advance: Advance = ignore) -> Bu
     :raises ArchiveError: a source is broken
     :raises OSError: a source cannot be read, or ``out`` cannot be written
     """
-    built = Built()
+    built = BuildCounts()
     writer = DedupWriter(out)
     try:
         for source in sources:
@@ -367,7 +367,11 @@ def _lines(index: Path, file: BinaryIO, advance: Advance) -> Iterator[IndexLine]
 
 
 def _add_all(
-    writer: DedupWriter, lines: Iterable[IndexLine], heads: _Heads, source: Source, built: Built
+    writer: DedupWriter,
+    lines: Iterable[IndexLine],
+    heads: _Heads,
+    source: Source,
+    built: BuildCounts,
 ) -> None:
     for line in lines:
         if not _may_be_original(line):

@@ -29,7 +29,7 @@ _LOOK_AFTER = 8
 _SAME_TIME = 1_000_000_000
 
 
-class Part(NamedTuple):
+class IndexPart(NamedTuple):
     """A part of an index: its first line, the file, and where it lies there."""
 
     line: bytes
@@ -53,9 +53,9 @@ class Archives:
     def folders(self) -> list[Path]:
         return [each.path for each in self._folders]
 
-    def look(self, turn: Turn) -> View:
+    def look(self, turn: Turn) -> IndexView:
         """Return what is there now. Raises OSError and ClientGone."""
-        view = View(turn)
+        view = IndexView(turn)
         for folder in self._folders:
             folder.add_to(view)
         return view
@@ -69,7 +69,7 @@ class _Folder:
         self._changed: int | None = None
         self._indexes: list[Path] = []
 
-    def add_to(self, view: View) -> None:
+    def add_to(self, view: IndexView) -> None:
         # First the open files: one that is finished in the meantime is seen twice, never missed.
         open_files = self._open.read_on(view.turn.go_on)
         finished = self._finished()
@@ -92,7 +92,7 @@ class _Folder:
         return self._indexes
 
 
-class View:
+class IndexView:
     """The indexes of one moment: finished ones, and the sorted lines of open files by name."""
 
     def __init__(self, turn: Turn):
@@ -126,7 +126,7 @@ class View:
                         return f"{index.name} line {number}"
         return ""
 
-    def parts(self, within: Range, size: int) -> list[Part]:
+    def parts(self, within: Range, size: int) -> list[IndexPart]:
         """Return the parts of each index in a range, of ``size`` bytes or less, sorted."""
         found = []
         for index in self.indexes:
@@ -134,12 +134,12 @@ class View:
             for offset in range(offset_of(index, within.begin), end, size):
                 self.turn.go_on()
                 if (line := line_at(index, offset)) and line < within.end:
-                    found.append(Part(line, index.name, offset, min(size, end - offset)))
+                    found.append(IndexPart(line, index.name, offset, min(size, end - offset)))
         for name, lines in self.of_open_files.items():
             offset = begun = 0
             for line in _between(lines, *within):
                 if begun <= offset:
-                    found.append(Part(line, name, offset, 0))
+                    found.append(IndexPart(line, name, offset, 0))
                     begun = offset + size
                 offset += len(line)
                 found[-1] = found[-1]._replace(length=offset - found[-1].offset)

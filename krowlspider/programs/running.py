@@ -43,7 +43,7 @@ class NoCrawlError(KrowlError):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CrawlAnswer:
     """What a crawl has answered: `Control.status`, rows of hosts and pages, and the samples of the
     charts by their name."""
 
@@ -175,14 +175,14 @@ class Source:
         except (OSError, HTTPException, ValueError) as error:
             raise NoCrawlError(f"No crawl answers at {self.url}") from error
 
-    def snapshot(self, sort: str, hosts: int) -> Snapshot:
+    def snapshot(self, sort: str, hosts: int) -> CrawlAnswer:
         """Return what the crawl answers now, with so many hosts, the greatest by ``sort``.
 
         :raises NoCrawlError: it does not answer
         """
         past = self.ask("history")
         samples = past["samples"]
-        return Snapshot(
+        return CrawlAnswer(
             self.ask("status"),
             self.ask(f"hosts?sort={sort}&limit={hosts}"),
             self.ask("pages"),
@@ -224,13 +224,13 @@ def short(name: str) -> str:
     return f"{name[:head]}…{name[head + 1 - _NAME_WIDTH :]}"
 
 
-def rate_of(snapshot: Snapshot) -> str:
+def rate_of(snapshot: CrawlAnswer) -> str:
     """Return the pages a second of the last sample; "-" before the first one."""
     rates = snapshot.history.get("pages_per_second")
     return f"{rates[-1]:,.1f}" if rates else "-"
 
 
-def one_line(snapshot: Snapshot) -> str:
+def one_line(snapshot: CrawlAnswer) -> str:
     """Return the figures as one line."""
     found = snapshot.status
     done, limit = found["done"], found["of"]
@@ -246,7 +246,7 @@ def one_line(snapshot: Snapshot) -> str:
     return " | ".join(part for part in parts if part)
 
 
-def lines(snapshot: Snapshot) -> Iterator[str]:
+def lines(snapshot: CrawlAnswer) -> Iterator[str]:
     """Yield the figures, the hosts and the last pages."""
     yield title(snapshot.status)
     yield one_line(snapshot)

@@ -11,8 +11,8 @@ from textual.widgets import DataTable, Footer, Sparkline, Static
 
 from krowlspider.programs.running import (
     HOST_COLUMNS,
+    CrawlAnswer,
     NoCrawlError,
-    Snapshot,
     Source,
     counts,
     host_cells,
@@ -92,7 +92,7 @@ class TopApp(App[str]):
             return
         self.call_from_thread(self._show, found)
 
-    def _show(self, found: Snapshot) -> None:
+    def _show(self, found: CrawlAnswer) -> None:
         self.query_one("#title", Static).update(title(found.status))
         self.query_one("#figures", Static).update(one_line(found))
         for name, shown in _CHARTS.items():

@@ -41,7 +41,7 @@ class ApiError(KrowlError):
         self.status = status
 
 
-class Bucket:
+class TokenBucket:
     """Says when the next one may pass: ``rate`` a second, and ``burst`` at once after a rest.
     ``clock`` returns monotonic seconds."""
 
@@ -73,7 +73,7 @@ class Api:
     def __init__(self, folder: Path, token: str):
         self._folder = folder
         self._access = {"Authorization": f"Bearer {token}"}
-        self._bucket = Bucket()
+        self._bucket = TokenBucket()
         # Whoever waits for its turn here leaves the queue when its call ends.
         self._turn = asyncio.Lock()
         self._free = asyncio.Semaphore(_AT_ONCE)

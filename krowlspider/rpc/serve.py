@@ -1,7 +1,7 @@
 """The process that serves a crawl by gRPC, beside the crawl: no call takes time of its event loop.
 
-Its first line of standard input is a `Plan`. It ends when its standard input does, as that of a
-crawl that was killed. It writes `ProcessMessage`s to its standard output, each a line of JSON.
+Its first line of standard input is a `ServingPlan`. It ends when its standard input does, as that
+of a crawl that was killed. It writes `ProcessMessage`s to its standard output, each a line of JSON.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from krowlspider.errors import KrowlError
 from krowlspider.rpc.api import Api
 from krowlspider.rpc.grpc_server import GrpcServer
-from krowlspider.rpc.process import Plan, ProcessMessage
+from krowlspider.rpc.process import ProcessMessage, ServingPlan
 
 # Seconds between two questions whether the crawl may fetch, and between two messages about counts.
 _READY = 2.0
@@ -26,7 +26,7 @@ _TELL = 1.0
 _NICE = 10
 
 
-async def serve(plan: Plan) -> None:
+async def serve(plan: ServingPlan) -> None:
     """Serve until standard input ends.
 
     :raises KrowlError: the address cannot be listened at, or gRPC is not there
@@ -84,7 +84,7 @@ def main() -> int:
     os.nice(_NICE)
     # Its errors are said by the exceptions.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServingPlan)
     try:
         asyncio.run(serve(plan))
     except KrowlError as error:

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from krowlspider.catalogue.parquet import ParquetSink
-from krowlspider.catalogue.rows import Place, rows_of
+from krowlspider.catalogue.rows import FileOrigin, rows_of
 from krowlspider.errors import KrowlError
 from krowlspider.sql.catalogue import files_of
 from krowlspider.sql.database import database
@@ -52,7 +52,7 @@ def answered(name: str, warc: Path, folder: Path) -> list[tuple[Any, ...]]:
     text = (EXAMPLES / f"{name}.sql").read_text()
     crawl = (re.findall(r"crawl = '([^']+)'", text) or ["CC-MAIN-2026-48"])[0]
     sink = ParquetSink(folder, frozenset({"fetch"}))
-    sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), Place(crawl)))
+    sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), FileOrigin(crawl)))
     sink.close()
     with duckdb.connect() as database:
         database.execute("create schema ccindex")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
+from krowlspider.catalogue.records.hosts import HostColumns, Parts, host_of, split
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,7 @@ from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
     [
         (
             "host1.sub2.subdomain.Example.com",
-            Host(
+            HostColumns(
                 "host1.sub2.subdomain.example.com",
                 *("com", "example", "subdomain", "sub2", "host1"),
                 *("com", "example.com", "com", "example.com"),
@@ -23,7 +23,7 @@ from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
         ),
         (
             "bbc.co.uk",
-            Host(
+            HostColumns(
                 "bbc.co.uk",
                 *("uk", "co", "bbc", None, None),
                 *("co.uk", "bbc.co.uk", "co.uk", "bbc.co.uk"),
@@ -32,22 +32,22 @@ from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
         ),
         (
             "myblog.blogspot.com",
-            Host(
+            HostColumns(
                 "myblog.blogspot.com",
                 *("com", "blogspot", "myblog", None, None),
                 *("com", "blogspot.com", "blogspot.com", "myblog.blogspot.com"),
                 "com.blogspot.myblog",
             ),
         ),
-        ("192.0.2.1", Host("192.0.2.1")),
-        ("[2001:db8::1]", Host("[2001:db8::1]")),
+        ("192.0.2.1", HostColumns("192.0.2.1")),
+        ("[2001:db8::1]", HostColumns("[2001:db8::1]")),
         (
             "localhost",
-            Host("localhost", "localhost", *(None,) * 8, "localhost"),
+            HostColumns("localhost", "localhost", *(None,) * 8, "localhost"),
         ),
     ],
 )
-def test_names(name: str, expected: Host):
+def test_names(name: str, expected: HostColumns):
     assert host_of(name) == expected
 
 

@@ -16,7 +16,7 @@ from krowlspider.archive.cdxj import line, line_of_request
 from krowlspider.archive.reading import Location
 from krowlspider.archive.surt import RequestQuery
 from krowlspider.cdx.archives import Archives
-from krowlspider.cdx.capture import Capture
+from krowlspider.cdx.capture import CaptureLine
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.filters import outback_filter, pywb_filter
 from krowlspider.cdx.keys import expanded
@@ -212,8 +212,8 @@ def test_fields_are_named_as_they_were_asked_for(tmp_path: Path):
 # --- filters ---
 
 
-def made(**values: str) -> Capture:
-    return Capture(f"k 20190101000000 {json.dumps(values)}".encode())
+def made(**values: str) -> CaptureLine:
+    return CaptureLine(f"k 20190101000000 {json.dumps(values)}".encode())
 
 
 FILES = made(filename="one.warc.gz", status="201"), made(filename="two.warc.gz", status="202")

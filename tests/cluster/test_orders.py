@@ -105,7 +105,7 @@ class Ring:
     def owner(self, host: str) -> str:
         crawl = self.cluster.running["a"].crawl
         assert crawl is not None
-        return crawl.node.others([host])[0] or "a"
+        return crawl.node.foreign_owner(host) or "a"
 
     def is_settled(self) -> bool:
         """Return whether both nodes are there, and the owner of the host has URLs of it."""

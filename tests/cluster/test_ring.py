@@ -17,7 +17,7 @@ from krowlspider.cluster.ring.ring import (
     WEIGHT_MAX,
     BadRecordError,
     Member,
-    Record,
+    MemberRecord,
     Ring,
 )
 from krowlspider.urls.canonical import position_of
@@ -173,8 +173,8 @@ def test_ring_is_the_same_in_every_version() -> None:
 @settings(max_examples=25, deadline=None)
 @given(members)
 def test_claims_round_trip(some: list[Member]) -> None:
-    record = Record(some[0], (Ring(some), Ring(some[:1])))
-    assert Record.loads(some[0].id, record.dumps()).claims == record.claims
+    record = MemberRecord(some[0], (Ring(some), Ring(some[:1])))
+    assert MemberRecord.loads(some[0].id, record.dumps()).claims == record.claims
 
 
 @pytest.mark.parametrize(
@@ -224,10 +224,10 @@ def test_invalid_weight_is_refused_with_its_node(weight: object) -> None:
     ],
 )
 def test_invalid_ring_in_a_record_is_refused(value: object) -> None:
-    stored = json.loads(Record(Member("a")).dumps())
+    stored = json.loads(MemberRecord(Member("a")).dumps())
     text = json.dumps({**stored, "claims": [value]}).encode()
     with pytest.raises(BadRecordError, match="the record of a cannot be read") as refused:
-        Record.loads("a", text)
+        MemberRecord.loads("a", text)
     assert len(str(refused.value)) < 400
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from krowlspider.corpus.build import Contents
 from krowlspider.corpus.figures import card
-from krowlspider.corpus.optouts import Signal
+from krowlspider.corpus.optouts import OptOutSignal
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import BadWords, Measures
 from krowlspider.corpus.quality.rules import read_rules
@@ -213,7 +213,7 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
     )
     rules = read_rules(path)
     short = Document("These are the words of which there is one.", "en", 1, "utf-8")
-    given = [Signal("noai", "urn:a")]
+    given = [OptOutSignal("noai", "urn:a")]
     assert rules.judge(short, URL, given) is None
     assert rules.similarity is None
     short.language = "de"

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.errors import KrowlError
-from krowlspider.frontier.admin.ranges import RANGES
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.job.monitoring.page_server import PageServer
 from krowlspider.programs.running import Source
+from krowlspider.sql.live import RANGES
 from krowlspider.views import frontier_copy
 from krowlspider.views.frontier_copy import copy_routes
 

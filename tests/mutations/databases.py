@@ -194,7 +194,7 @@ _TABLE = (
     ),
     (
         *("a-live-folder-is-removed", "no folder of a live query is removed"),
-        *(f"{_SQL}/scratch.py", ("tests/sql/test_scratch.py",)),
+        *(f"{_SQL}/running.py", ("tests/sql/test_scratch.py",)),
         *("fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
     ),
     (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.job.answers.host_feedback import Charge, charge_of_answer
+from krowlspider.job.answers.host_feedback import WaitCause, cause_of_answer
 from krowlspider.politeness.delay import THROTTLING, DelayPolicy, HostRate, SiteDelays
 from krowlspider.politeness.gemini import TEMPORARY, PrefixRules, prefix_line, reason_to_drop
 from krowlspider.politeness.robots import Ruling, judge
@@ -55,15 +55,15 @@ def test_only_44_asks_for_rest():
     assert gemini & THROTTLING == {44}
     assert gemini & REDIRECTS == set(range(30, 40))
     assert TEMPORARY == set(range(40, 50)) - {44}
-    throttled = {status for status in gemini if _charge(status) is Charge.THROTTLING}
+    throttled = {status for status in gemini if _cause(status) is WaitCause.THROTTLING}
     assert throttled == {44}
-    assert {each for each in gemini if _charge(each, is_robots=True) is Charge.THROTTLING} == set(
+    assert {each for each in gemini if _cause(each, is_robots=True) is WaitCause.THROTTLING} == set(
         range(40, 50)
     )
 
 
-def _charge(status: int, *, is_robots: bool = False) -> Charge:
-    return charge_of_answer(status, is_robots=is_robots)
+def _cause(status: int, *, is_robots: bool = False) -> WaitCause:
+    return cause_of_answer(status, is_robots=is_robots)
 
 
 def test_a_page_is_dropped_after_thirty_days_of_51():

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from krowlspider.recrawl.trust import (
     COUNT_MAX,
-    Record,
     Trust,
+    ValidatorRecord,
     after_change,
     after_content,
     after_not_modified,
@@ -125,4 +125,4 @@ def test_trust_is_nine_bytes(steps: list[tuple[Validators, bool, bool]]) -> None
 
 
 def test_counts_are_halved_together() -> None:
-    assert Record(COUNT_MAX, 9, 4, 1).counted("held") == Record(128, 4, 2, 0)
+    assert ValidatorRecord(COUNT_MAX, 9, 4, 1).counted("held") == ValidatorRecord(128, 4, 2, 0)

@@ -12,7 +12,7 @@ pb = pytest.importorskip("krowlspider.rpc.generated.krowl_pb2")
 
 def test_a_burst_passes_and_a_flood_waits() -> None:
     now = [100.0]
-    bucket = api.Bucket(rate=20, burst=3, clock=lambda: now[0])
+    bucket = api.TokenBucket(rate=20, burst=3, clock=lambda: now[0])
     for _ in range(3):
         assert bucket.wait() == pytest.approx(0)
         bucket.take()

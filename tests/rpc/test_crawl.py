@@ -17,7 +17,7 @@ import pytest
 
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.rpc.client import connect, results
-from krowlspider.rpc.results import Archive
+from krowlspider.rpc.results import ArchiveReader
 from tests.extensions.test_live_page import SPEC
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, write_seeds
@@ -220,7 +220,7 @@ def test_a_client_that_comes_back_misses_no_result(tmp_path: Path) -> None:
                 if len(got) > before + 5:
                     break
         run.interrupt()
-    archive, written = Archive({"": run.jobdir / "warc"}), []
+    archive, written = ArchiveReader({"": run.jobdir / "warc"}), []
     while (found := archive.step())[1]:
         written += [each.line.url for each in found[0]]
     assert got == written[: len(got)]
