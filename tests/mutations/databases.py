@@ -174,7 +174,11 @@ _TABLE = (
     ),
     (
         *("a-flood-passes", "the API is asked at a rate", *_API),
-        *("self._next = max(self._next, self._earliest) + 1 / self._rate", "pass"),
+        *("self._next = max(self._next, self._earliest) + count / self._rate", "pass"),
+    ),
+    (
+        *("many-urls-are-one", "a call is charged by its URLs", *_API),
+        *("self._urls_bucket.take(count)", "self._urls_bucket.take()"),
     ),
     (
         *("a-bad-sheet-is-written", "a bad sheet changes nothing", f"{_RPC}/sheets.py"),
