@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 # at once after a rest.
 _RATE = 5.0
 _BURST = 20
+# Requests that take as much as two: they look at many hosts.
+_OF_MANY_HOSTS = frozenset({"/api/v1/block", "/api/v1/unblock", "/api/v1/hosts"})
 # URLs in them, each a twentieth of a millisecond, and seconds for which they wait for their turn.
 _URLS_RATE = 200.0
 URLS_BURST = 10_000
@@ -152,9 +154,10 @@ class Api:
             self._urls_waiting -= count
 
     async def _ask(self, method: str, path: str, **given: Any) -> Any:
+        cost = 2 if path in _OF_MANY_HOSTS else 1
         async with self._turn:
-            await asyncio.sleep(self._bucket.wait())
-            self._bucket.take()
+            await asyncio.sleep(self._bucket.wait(cost))
+            self._bucket.take(cost)
         if (url := noted_url(self._folder, PAGE)) is None:
             raise ApiError(503, "the live page of the crawl is not there: try again later")
         try:

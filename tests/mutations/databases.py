@@ -177,6 +177,10 @@ _TABLE = (
         *("self._next = max(self._next, self._earliest) + count / self._rate", "pass"),
     ),
     (
+        *("a-block-is-cheap", "requests are charged by their work", *_API),
+        *("cost = 2 if path in _OF_MANY_HOSTS else 1", "cost = 1"),
+    ),
+    (
         *("many-urls-are-one", "a call is charged by its URLs", *_API),
         *("self._urls_bucket.take(count)", "self._urls_bucket.take()"),
     ),

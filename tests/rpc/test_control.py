@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -73,6 +73,24 @@ async def test_urls_that_come_too_fast_are_refused(tmp_path: Path) -> None:
         assert await submit(3000) == 503
         # A request without URLs does not wait for them.
         assert await submit(0) == 503
+
+
+async def passed(crawl: Any, name: str, count: int) -> int:
+    """Return how many of so many orders pass at once; there is no crawl to ask."""
+    orders = [asyncio.create_task(crawl.order(name, b"", "a test")) for _ in range(count)]
+    for _ in range(10 * count):
+        await asyncio.sleep(0)
+    done = sum(each.done() for each in orders)
+    for each in orders:
+        each.cancel()
+    await asyncio.gather(*orders, return_exceptions=True)
+    return done
+
+
+async def test_orders_for_many_hosts_count_twice(tmp_path: Path) -> None:
+    for name, most in (("pause", 20), ("block", 10), ("unblock", 10)):
+        async with api.Api(tmp_path, "token", clock=lambda: 100.0) as crawl:
+            assert await passed(crawl, name, 25) == most
 
 
 class Refused(Exception):
