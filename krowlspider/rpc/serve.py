@@ -22,8 +22,9 @@ from krowlspider.rpc.process import ProcessMessage, ServingPlan
 # Seconds between two questions whether the crawl may fetch, and between two messages about counts.
 _READY = 2.0
 _TELL = 1.0
-# How much less of a core than the crawl this process takes where cores are few.
-_NICE = 10
+# The niceness at the start, of 1 s of work, and then: of a core that a busy crawl uses too, this
+# process has a tenth, and then a seventieth.
+_STARTING, _SERVING = 10, 19
 
 
 async def serve(plan: ServingPlan) -> None:
@@ -40,6 +41,7 @@ async def serve(plan: ServingPlan) -> None:
         sheets = SheetFile(plan.policies, plan.delay_min) if plan.policies else None
         add_to(server, api, {name: Path(path) for name, path in plan.archive.items()}, sheets)
         port = await server.start()
+        yield_core()
         say(ProcessMessage(port=port))
         others = [asyncio.create_task(each) for each in (tell_counts(server), follow(server, api))]
         try:
@@ -49,6 +51,12 @@ async def serve(plan: ServingPlan) -> None:
                 other.cancel()
             await server.stop()
             say(ProcessMessage(counts=dict(server.counts)))
+
+
+def yield_core() -> None:
+    """Leave the core to the crawl where it needs it: all threads, and those that they start."""
+    for thread in Path("/proc/self/task").iterdir():
+        os.setpriority(os.PRIO_PROCESS, int(thread.name), _SERVING)
 
 
 async def follow(server: GrpcServer, api: Api) -> None:
@@ -81,7 +89,7 @@ def main() -> int:
     # Ctrl-C and a stop of the service reach all processes. The crawl ends this one.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(_NICE)
+    os.nice(_STARTING)
     # Its errors are said by the exceptions.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServingPlan)

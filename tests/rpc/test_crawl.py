@@ -192,6 +192,8 @@ def test_a_client_watches_and_steers_a_crawl(tmp_path: Path) -> None:
         with stub_of(run, "x" * 16) as crawl:
             assert code_of(crawl.GetStatus, pb.GetStatusRequest())[0] is Code.UNAUTHENTICATED
         (child,) = children_of(run.process.pid)
+        threads = [int(each.name) for each in Path(f"/proc/{child}/task").iterdir()]
+        assert {os.getpriority(os.PRIO_PROCESS, each) for each in threads} == {19}
         run.interrupt()
         assert not Path(f"/proc/{child}").exists()
     assert run.stats["krowl/grpc/call_count"] > 10
