@@ -254,6 +254,11 @@ class Channel(asyncio.Protocol):
         may_go_on = self._is_open or not self.secured.done()
         return bool(self._received) and may_go_on and not self._is_held_back
 
+    @property
+    def is_long(self) -> bool:
+        """Return whether more than one slice is left."""
+        return len(self._received) > _SLICE
+
     def step(self) -> float:
         """Process the next slice; return the seconds it took."""
         piece = self._received[:_SLICE]
@@ -407,19 +412,21 @@ class Slices:
     """Lets channels process their received bytes, one slice at a time.
 
     Work beyond ``TURN`` waits for the next turn of the event loop. Channels that wait do not read
-    from their sockets. Channels that took little time so far go before those that took much.
+    from their sockets. Channels that took little time so far go before those that took much, and
+    first those with one slice left; among equals, those that have waited longer go first.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._waiting: deque[Channel] = deque()
+        # By rank: the first ones go first.
+        self._waiting: tuple[deque[Channel], ...] = (deque(), deque(), deque())
         self._left = TURN
         self._turning = False
 
     def process(self, channel: Channel) -> None:
         """Process the bytes that a channel has received, now or in later turns of the loop."""
         while channel.pending:
-            if self._waiting or self._left <= 0.0:
+            if self._left <= 0.0 or any(self._waiting):
                 channel.set_waiting(True)
                 self._queue(channel)
                 return
@@ -443,16 +450,14 @@ class Slices:
             self._loop.call_soon(self._turn)
 
     def _queue(self, channel: Channel) -> None:
-        if channel.work.is_light:
-            self._waiting.appendleft(channel)
-        else:
-            self._waiting.append(channel)
+        rank = 2 if not channel.work.is_light else 1 if channel.is_long else 0
+        self._waiting[rank].append(channel)
 
     def _turn(self) -> None:
         self._left, self._turning = TURN, False
         try:
-            while self._waiting and self._left > 0.0:
-                channel = self._waiting.popleft()
+            while self._left > 0.0 and (waiting := self._first()):
+                channel = waiting.popleft()
                 if channel.pending:
                     self._step(channel)
                 if channel.pending:
@@ -461,5 +466,8 @@ class Slices:
                     channel.set_waiting(False)
         finally:
             # An error in one channel must not stop the others.
-            if self._waiting:
+            if any(self._waiting):
                 self._schedule()
+
+    def _first(self) -> deque[Channel] | None:
+        return next((each for each in self._waiting if each), None)

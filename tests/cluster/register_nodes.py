@@ -179,11 +179,12 @@ async def joined(
     on_change: Callable[[RegisteredMembership], None] = lambda _: None,
     *,
     seed: bytes | None = None,
+    gemini: bool = False,
     service: Service | None = None,
 ) -> AsyncIterator[RegisteredMembership]:
     """A node that has started; it leaves if the test has not had it do so."""
     register = open_at(server)
-    node = RegisteredMembership(register, cluster, own, ttl=TTL, service=service)
+    node = RegisteredMembership(register, cluster, own, ttl=TTL, gemini=gemini, service=service)
     node.seed.value = seed
     try:
         await node.start(lambda: on_change(node))

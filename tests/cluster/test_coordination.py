@@ -227,6 +227,14 @@ def test_a_node_that_joins_obeys_the_orders_given_before(pair: Pair) -> None:
         crawl.kill()
 
 
+def test_second_node_without_gemini_is_refused(pair: Pair) -> None:
+    first = pair.crawl("a", KROWL_DELAY_MIN=1, KROWL_GEMINI=1).start()
+    first.wait_until(lambda: pair.fetched() > 5)
+    second = pair.crawl("b").start().wait(code=2)
+    assert "KROWL_GEMINI is False here, and True at node a" in second.log
+    first.interrupt()
+
+
 def test_second_node_with_the_same_redis_is_refused(
     pair: Pair,
 ) -> None:

@@ -124,7 +124,7 @@ def test_refused_start_is_not_waited_for(register: Server | Place, cluster: str)
             assert pending_nodes_in(register, cluster) == {"a"}
             # Of two that start at the same time, neither may see the other before it has joined.
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(RegisterState, "admit", lambda *_: False)
+                patch.setattr(RegisterState, "admit", lambda *_, **__: False)
                 await refused()
             assert pending_nodes_in(register, cluster) == {"a"}
             async with joined(register, cluster, B):
@@ -137,6 +137,38 @@ def test_refused_start_is_not_waited_for(register: Server | Place, cluster: str)
             await until(lambda: a.members.keys() == {"a"}, 2)
         # Nor may a node take the Redis of one that is gone and waited for.
         await refused()
+
+    found(register, cluster)
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("gemini", [False, True])
+def test_another_value_of_gemini_is_refused(
+    register: Server | Place, cluster: str, *, gemini: bool
+):
+    """URLs that a node cannot read would be lost there. A node that is gone does not count: all
+    may be stopped, and started again with another value."""
+
+    async def refused() -> None:
+        named = f"KROWL_GEMINI is {not gemini} here, and {gemini} at node a"
+        with pytest.raises(ClusterError, match=named):
+            async with joined(register, cluster, B, gemini=not gemini):
+                pass
+
+    async def main() -> None:
+        async with joined(register, cluster, A, gemini=gemini) as a:
+            await refused()
+            # Of two that start at the same time, neither may see the other before it has joined.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(RegisterState, "admit", lambda *_, **__: False)
+                await refused()
+            assert pending_nodes_in(register, cluster) == {"a"}
+            async with joined(register, cluster, B, gemini=gemini):
+                await until(lambda: len(a.members) == 2, 2)
+            await until(lambda: a.members.keys() == {"a"}, 2)
+        assert pending_nodes_in(register, cluster) >= {"a"}
+        async with joined(register, cluster, B, gemini=not gemini):
+            pass
 
     found(register, cluster)
     asyncio.run(main())

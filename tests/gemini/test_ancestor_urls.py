@@ -6,10 +6,17 @@ LinkCompositionTest and NonUriActionTest of utils_test.cpp.
 
 from __future__ import annotations
 
+import subprocess
+from typing import TYPE_CHECKING
+
 import pytest
 
 from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.seeds import parse_patterns
+from tests.support.crawling import ROOT
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("gemini")
 
@@ -138,5 +145,58 @@ def test_prefixes_are_excluded(given: str, is_blocked: bool):
     found = parse_patterns(EXCLUDED)
     url = normalise(given)
     assert found.bad == ()
+    assert url is not None
+    assert found.match(url) is is_blocked
+
+
+# Forms of prefixes that are in the ancestor's blacklist (tlgs/crawler/blacklist.cpp).
+PREFIXES = """# of our own
+gemini://www.example.com/
+
+gemini://tictactoe.example.eu
+gemini://wiki.example.org:1966
+gemini://music.example.com/song.gmi.php/
+gemini://search.example.nu/search?
+gemini://club.example/~sloum/geminews
+gemini://calc.example.com/cgi-bin/calc.cgi?
+gemini://odd.example.com/a+b(c)[d]|$^*
+"""
+
+
+@pytest.mark.parametrize(
+    ("given", "is_blocked"),
+    [
+        *(("gemini://www.example.com", True), ("gemini://www.example.com/a/b?c", True)),
+        *(("http://www.example.com/", False), ("gemini://example.com/", False)),
+        *(("gemini://www.example.com:1966/", False), ("gemini://tictactoe.example.eu/o-x", True)),
+        *(("gemini://tictactoe.example.eu:1966/", False), ("gemini://wiki.example.org/", False)),
+        *(("gemini://wiki.example.org:1966/a", True), ("gemini://wiki.example.org:19660/", False)),
+        ("gemini://tictactoe.example.eu.example/", False),
+        ("gemini://music.example.com/song.gmi.php/a", True),
+        ("gemini://music.example.com/song-gmi-php/a", False),
+        ("gemini://search.example.nu/search?a", True),
+        ("gemini://search.example.nu/search/a", False),
+        ("gemini://club.example/~sloum/geminews", True),
+        ("gemini://club.example/~sloum/geminews/1.gmi", True),
+        ("gemini://calc.example.com/cgi-bin/calc.cgi?1+1", True),
+        ("gemini://calc.example.com/cgi-bin/calcXcgi?1", False),
+        ("gemini://odd.example.com/a+b(c)[d]|$^*", True),
+    ],
+)
+def test_a_list_of_prefixes_becomes_a_file_of_exclusions(
+    tmp_path: Path, given: str, is_blocked: bool
+):
+    """By the line of docs/gemini.md, as it is there."""
+    [line] = [
+        each
+        for each in (ROOT / "docs/gemini.md").read_text().splitlines()
+        if each.startswith("sed ")
+    ]
+    (tmp_path / "prefixes.txt").write_text(PREFIXES)
+    made = subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, check=True)
+    found = parse_patterns(made.stdout)
+    url = normalise(given)
+    assert found.bad == ()
+    assert len(made.stdout.splitlines()) == 8
     assert url is not None
     assert found.match(url) is is_blocked

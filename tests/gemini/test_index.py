@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec.structs import replace
 
+from krowlspider.frontier.store.store import LevelStore
 from krowlspider.search.builder import Builder
+from krowlspider.search.gone import DEAD
 from tests.archive.captures import STARTED
 from tests.catalogue.warcs import archived
 from tests.gemini.answers import Answer, page, redirect, refusal
 from tests.gemini.archived import capture
-from tests.search.webs import stored, urls
+from tests.search.webs import put_row, stored, urls
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,3 +60,20 @@ def test_a_page_that_is_gone_is_removed_until_it_is_back(tmp_path: Path, answer:
 def test_an_answer_that_may_pass_removes_nothing(tmp_path: Path, answer: Answer):
     build(tmp_path, (A, page("# Here\n")))
     assert stored(build(tmp_path, (A, answer), minute=1)).documents.keys() == {A}
+
+
+def test_pages_of_a_dead_capsule_go(tmp_path: Path):
+    """As of a server of the web: it has not answered for 30 days of daily tries."""
+    jobdir = tmp_path / "job"
+    made = [replace(capture(page(f"# Of {url}\n"), url=url), started=STARTED) for url in (A, B)]
+    archived(jobdir / "warc", made)
+    store = LevelStore(jobdir / "frontier", create=True)
+    batch = store.batch()
+    for url, errors in ((A, DEAD), (B, DEAD - 1)):
+        put_row(batch, url, errors)
+    batch.write()
+    store.close()
+    builder = Builder(tmp_path / "index", [jobdir], heap=15_000_000, jobdirs=[jobdir])
+    builder.run()
+    builder.close()
+    assert stored(tmp_path / "index").documents.keys() == {B}

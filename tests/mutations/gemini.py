@@ -253,6 +253,12 @@ _TABLE = (
         *("krowlspider/engine/requests.py", ("tests/gemini/test_redirects.py",)),
         *("min(self._most, REDIRECTS_MAX) if is_gemini(url) else self._most", "self._most"),
     ),
+    (
+        *("one-node-of-the-web-alone", "all nodes of a cluster crawl Gemini, or none"),
+        "krowlspider/cluster/register/state.py",
+        ("tests/cluster/test_register_starts.py", "-k", "gemini"),
+        *("info is None or info.gemini == gemini", "True"),
+    ),
 )
 GEMINI = tuple(
     Mutation(name, promise, path, old, new, (*tests, *_QUICK))

@@ -247,6 +247,22 @@ POLITENESS_AND_BOUNDS = (
         ("tests/fetch/tls/test_work.py",),
     ),
     Mutation(
+        "tls-starves-who-waits",
+        "10: connections whose TLS waits are served in order",
+        "krowlspider/fetch/tls.py",
+        "self._waiting[rank].append(channel)",
+        "self._waiting[rank].appendleft(channel)",
+        ("tests/fetch/tls/test_work.py",),
+    ),
+    Mutation(
+        "a-full-host-loses-pages",
+        "a connect timeout of a host that has answered is no fault of the page",
+        "krowlspider/job/answers/retries.py",
+        "if has_answered and limit and isinstance",
+        "if False and isinstance",
+        ("tests/job/answers/test_retries.py",),
+    ),
+    Mutation(
         "any-host-is-signed-for",
         "a host that has not asked gets no signature",
         "krowlspider/fetch/signing.py",

@@ -109,7 +109,11 @@ _TABLE = (
     ),
     (
         *("any-row-is-gone", "rows of pages that are there remove nothing", *_GONE),
-        *("if row is not None and row.absence.is_tombstone:", "if row is not None:"),
+        *("if row is not None and (is_dead or row.absence.is_tombstone):", "if row is not None:"),
+    ),
+    (
+        *("a-dead-host-stays", "pages of a host go that is dead for 30 days", *_GONE),
+        *("(is_dead or row.absence.is_tombstone)", "row.absence.is_tombstone"),
     ),
     (
         *("each-page-is-a-host", "a host counts once for a page", *_LINKS),

@@ -39,7 +39,7 @@ def test_a_burst_passes_and_a_flood_waits() -> None:
 
 def test_a_large_one_counts_as_many() -> None:
     now = [100.0]
-    bucket = api.Bucket(rate=10, burst=50, clock=lambda: now[0])
+    bucket = api.TokenBucket(rate=10, burst=50, clock=lambda: now[0])
     assert bucket.wait(50) == pytest.approx(0)
     bucket.take(50)
     assert bucket.wait(1) == pytest.approx(0.1)

@@ -15,6 +15,7 @@ from krowlspider.frontier.store.schema import PAGES
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.recrawl.gone import Absence, State
 from krowlspider.search.builder import Builder
+from krowlspider.search.gone import DEAD
 from krowlspider.search.links import LinkStore
 from krowlspider.search.schema import FORM, LINKS, STATE, page_id
 from krowlspider.urls.canonical import host_of
@@ -23,7 +24,7 @@ from tests.archive.captures import STARTED
 from tests.catalogue.warcs import archived, fetch
 from tests.gemini import answers
 from tests.gemini.archived import capture
-from tests.search.webs import found, page, stored, text, urls
+from tests.search.webs import found, page, put_row, stored, text, urls
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -190,6 +191,22 @@ def test_rows_say_which_pages_are_gone(tmp_path: Path):
     assert update(index, tmp_path / "job")["gone by rows"] == 0
     build(tmp_path, [found(A + "x", 9, 8)])
     assert documents(index).keys() == {A + "x", A + "y", A + "z"}
+
+
+def test_pages_of_a_dead_host_go_until_it_answers(tmp_path: Path):
+    """It has not answered for 30 days, in which it was tried once a day."""
+    pages = {"a": "http://a.test/1", "b": "http://b.test/1"}
+    index = build(tmp_path, [found(url, n, 5) for n, url in enumerate(pages.values())])
+    store = LevelStore(tmp_path / "job" / "frontier", create=True)
+    batch = store.batch()
+    for url, errors in zip(pages.values(), (DEAD, DEAD - 1), strict=True):
+        put_row(batch, url, errors)
+    batch.write()
+    store.close()
+    assert update(index, tmp_path / "job")["gone by rows"] == 1
+    assert documents(index).keys() == {pages["b"]}
+    build(tmp_path, [found(pages["a"], 9, 8)])
+    assert documents(index).keys() == {pages["a"], pages["b"]}
 
 
 def test_one_copy_is_in_the_index(tmp_path: Path):

@@ -6,13 +6,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tantivy
 
+from krowlspider.frontier.hosts.host import Host
+from krowlspider.frontier.hosts.host_record import encode_host
+from krowlspider.frontier.pages.row import PageRow
+from krowlspider.frontier.store.schema import PAGES, host_key
 from krowlspider.search.schema import SEGMENTS, Place, open_index
+from krowlspider.urls.canonical import host_of
+from tests.archive.captures import STARTED
 from tests.catalogue.warcs import fetch
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.archive.write.records import Capture
+    from krowlspider.frontier.store.store import Batch
 
 # English words, so that the language is known, each in few pages.
 _WORDS = """
@@ -52,6 +59,16 @@ def page(
 def found(url: str, number: int, minute: int = 0, **about: Any) -> Capture:
     """Return the fetch of a page; ``about`` is for `page`."""
     return fetch(url, page(number, **about), minute=minute)
+
+
+def put_row(batch: Batch, url: str, errors: int) -> None:
+    """Put the row of a page that was fetched, and the record of its host: so many tries in a row
+    have failed since."""
+    host = Host(host_of(url))
+    host.rate.errors = errors
+    row = PageRow(url, 200, int(STARTED), STARTED + 60 * 5)
+    batch.put(PAGES + host.name.encode() + bytes(9), row.encode(host.name))
+    batch.put(host_key(host.name), encode_host(host))
 
 
 class Stored(NamedTuple):

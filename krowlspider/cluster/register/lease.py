@@ -49,12 +49,14 @@ PENDING = "crew"
 class NodeInfo(msgspec.Struct, frozen=True):
     """Where a pending node has its inbox, and where a person finds it.
 
-    ``stopped``: it has ended as it was told, and what it has waits for its next start.
+    ``stopped``: it has ended as it was told, and what it has waits for its next start. ``gemini``:
+    it crawls Gemini too.
     """
 
     redis: str = ""
     address: str = ""
     stopped: bool = False
+    gemini: bool = False
 
     @property
     def state(self) -> str:
@@ -77,11 +79,11 @@ class PendingNodes:
     transaction that makes this node a member.
     """
 
-    def __init__(self, register: Register, root: str, own: Member) -> None:
+    def __init__(self, register: Register, root: str, own: Member, *, gemini: bool = False) -> None:
         self.prefix = f"{root}/{PENDING}/"
         self._register = register
         self._own = own.id
-        self._info = NodeInfo(own.redis, own.address)
+        self._info = NodeInfo(own.redis, own.address, gemini=gemini)
         info = msgspec.json.encode(self._info)
         self.known: Mapping[str, bytes] = {own.id: info}
         self.join_steps: list[Step] = [step("set", self.prefix + own.id, info)]

@@ -43,7 +43,8 @@ class RegisteredMembership:
     """Node ``own`` in a cluster, with a lease of ``ttl`` seconds.
 
     A dead node is replaced after ``delay`` seconds, ``ttl`` at least; never by a register that is
-    supervised. ``service`` is renewed with the lease. The caller closes ``register``, and cancels a
+    supervised. All live nodes have the same ``gemini``: whether they crawl Gemini too. ``service``
+    is renewed with the lease. The caller closes ``register``, and cancels a
     `publish` under way before `leave`.
     """
 
@@ -55,6 +56,7 @@ class RegisteredMembership:
         *,
         ttl: int,
         delay: float = 0.0,
+        gemini: bool = False,
         service: Service | None = None,
     ) -> None:
         self._on_change: Callable[[], None] = lambda: None
@@ -62,7 +64,8 @@ class RegisteredMembership:
         self._cluster = cluster
         self._root = f"krowlspider/{cluster}"
         self.seed = IdentitySeed(register, cluster, ttl)
-        self._pending = PendingNodes(register, self._root, own)
+        self._gemini = gemini
+        self._pending = PendingNodes(register, self._root, own, gemini=gemini)
         # Keys of the whole cluster, with their values as last read.
         self._shared = (f"{self._root}/{SIGNAL}", f"{self._root}/{PAGES}")
         self._kept: Mapping[str, bytes] = {}
@@ -128,19 +131,21 @@ class RegisteredMembership:
         ``on_change`` is called after a change of ``members`` in more than counters, and when the
         lease ends or begins.
 
-        :raises ClusterError: another live process has this id, another node this Redis, or the
-            register does not answer; the register is as before
+        :raises ClusterError: another live process has this id, another node this Redis or another
+            ``gemini``, or the register does not answer; the register is as before
         """
         self._on_change = on_change
         try:
             register = await read_register(self._register, self._cluster)
-            is_pending = register is not None and register.admit(self.own)
+            is_pending = register is not None and register.admit(self.own, gemini=self._gemini)
             try:
                 await self._lease.take_first()
                 if not await self._look():
                     raise UnansweredError(self._trouble or f"{self._register.name} keeps nothing")
                 # Two nodes may have started at the same time.
                 refuse_same_redis(self.own, self.members)
+                if (register := await read_register(self._register, self._cluster)) is not None:
+                    register.refuse_other_gemini(self.own, gemini=self._gemini)
                 await self._renew_service()
             except (ClusterError, UnansweredError):
                 await self._undo(is_pending=is_pending)

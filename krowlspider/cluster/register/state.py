@@ -59,16 +59,28 @@ class RegisterState:
         pending = {node: info.redis for node, info in self.pending_nodes.items()}
         return pending | {node: record.member.redis for node, record in self.members.items()}
 
-    def admit(self, own: Member) -> bool:
+    def admit(self, own: Member, *, gemini: bool) -> bool:
         """Return whether ``own`` is a pending node, before it joins.
 
-        :raises ClusterError: it must not join: another node has its Redis, or publishes what cannot
-            be read
+        :raises ClusterError: it must not join: another node has its Redis or another ``gemini``, or
+            publishes what cannot be read
         """
         for reason in self.unreadable.values():
             raise ClusterError(reason)
         refuse_same_redis(own, self.pending_nodes)
+        self.refuse_other_gemini(own, gemini=gemini)
         return own.id in self.pending_nodes
+
+    def refuse_other_gemini(self, own: Member, *, gemini: bool) -> None:
+        """:raises ClusterError: a live node crawls Gemini and ``own`` does not, or the reverse"""
+        for node, record in self.members.items():
+            info = self.pending_nodes.get(node)
+            if record.dead or node == own.id or info is None or info.gemini == gemini:
+                continue
+            raise ClusterError(
+                f"KROWL_GEMINI is {gemini} here, and {info.gemini} at node {node}: give all nodes"
+                " of a cluster the same value"
+            )
 
     def state(self, node: str) -> str:
         """Return the state of a member: agreed, handing over, joining (no claims yet), leaving,

@@ -90,6 +90,10 @@ REFUSALS = (
 # Most hosts named for each kind of failure in PERIOD seconds: there may be thousands.
 HOSTS = 5
 PERIOD = 60.0
+# Hosts whose certificate is refused that are named in one crawl.
+CERTIFICATES = 1_000
+# These lines are warnings: a person may have to do something.
+_WARNED = (errors.CertificateRefused, errors.ProxyFailed)
 # Most characters of a URL and of a cause in a line: a stranger wrote them.
 _URL, _CAUSE = 300, 200
 
@@ -154,9 +158,18 @@ class Refusals:
         self._clock = clock
         self._ends = clock() + PERIOD
         self._named: dict[str, set[str]] = {}
+        self._certificates: set[str] = set()
 
     def log(self, host: str, url: str, error: errors.FetchError) -> None:
-        """Log a host once in PERIOD seconds for each kind of failure, at most HOSTS of them."""
+        """Log a host once in PERIOD seconds for each kind of failure, at most HOSTS of them.
+
+        A host whose certificate is refused is logged once.
+        """
+        is_certificate = isinstance(error, errors.CertificateRefused)
+        if is_certificate and (
+            host in self._certificates or len(self._certificates) == CERTIFICATES
+        ):
+            return
         now = self._clock()
         if now >= self._ends:
             self._named.clear()
@@ -165,9 +178,11 @@ class Refusals:
         if host in named or len(named) == HOSTS:
             return
         named.add(host)
+        if is_certificate:
+            self._certificates.add(host)
         last = len(named) == HOSTS
         logger.log(
-            logging.WARNING if isinstance(error, errors.ProxyFailed) else logging.INFO,
+            logging.WARNING if isinstance(error, _WARNED) else logging.INFO,
             "Fetch given up: %s (host %s), %s: %s%s",
             url[:_URL],
             host,
@@ -188,7 +203,8 @@ class Retries:
     """Counts the retries of each page in the meta of its request.
 
     429 and 503 have a limit of their own, THROTTLING_TIMES, because the page is not their
-    cause. ``dont_retry`` in the meta is honoured as in Scrapy. So is ``max_retry_times``, except
+    cause; and so has a connection that was not made in time, to a host that has answered before.
+    ``dont_retry`` in the meta is honoured as in Scrapy. So is ``max_retry_times``, except
     for 429 and 503. Without RETRY_ENABLED no page is retried. ``count`` is called with the name of
     each stat to increment.
     """
@@ -226,25 +242,29 @@ class Retries:
             return True
         if in_flight.end is End.FELL_BACK:
             return False
-        if self._after_error(error, meta):
+        if self._after_error(error, meta, has_answered=in_flight.host.rate.ema > 0.0):
             return True
         lease = in_flight.lease
         if lease is not None and lease.entry.may_fall_back and self._may_lack_https(error):
             in_flight.fail(FELL_BACK, End.FELL_BACK)
         return False
 
-    def _throttled(self, status: int, meta: dict[str, Any]) -> bool:
-        return self._again(meta, "throttling_times", self._throttling_times, str(status))
+    def _throttled(self, reason: int | str, meta: dict[str, Any]) -> bool:
+        return self._again(meta, "throttling_times", self._throttling_times, str(reason))
 
-    def _after_error(self, error: Exception, meta: dict[str, Any]) -> bool:
+    def _after_error(
+        self, error: Exception, meta: dict[str, Any], *, has_answered: bool = False
+    ) -> bool:
         if (status := _throttling_of(error)) is not None:
             return self._throttled(status, meta)
         # A name that does not exist parks its host, so the page is retried later.
         final = is_final(error) and not isinstance(error.__cause__, NameNotFound)
         if final or not isinstance(error, self._errors):
             return False
-        limit = meta.get("max_retry_times", self._times)
-        return self._again(meta, "retry_times", limit, failure_kind(error))
+        limit, kind = meta.get("max_retry_times", self._times), failure_kind(error)
+        if has_answered and limit and isinstance(error.__cause__, errors.ConnectTimeout):
+            return self._throttled(kind, meta)
+        return self._again(meta, "retry_times", limit, kind)
 
     def is_last(self, error: Exception, meta: dict[str, Any]) -> bool:
         """Return whether `after_failure` will not fetch a page again, without counting anything."""

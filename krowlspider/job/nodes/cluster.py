@@ -190,7 +190,13 @@ class Cluster:
         delay = settings.getfloat("KROWL_TAKEOVER_DELAY")
         self._service = service_in(register, cluster, own, self._ttl)
         self.membership = RegisteredMembership(
-            register, cluster, own, ttl=self._ttl, delay=delay, service=self._service
+            register,
+            cluster,
+            own,
+            ttl=self._ttl,
+            delay=delay,
+            gemini=settings.getbool("KROWL_GEMINI"),
+            service=self._service,
         )
         self._controller = OwnershipController(
             self.membership, grace=_GRACE * self._ttl, is_stopping=self._is_stopping

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trustme
@@ -21,6 +21,7 @@ from krowlspider.fetch.tls import (
     WORK,
     Channel,
     Slices,
+    TlsWork,
     crawler_tls,
     offers_finite_field,
 )
@@ -228,6 +229,35 @@ def test_turn_is_bounded_for_many_floods(
     assert max(first, *turns) < TURN + SLICE
     assert sum(turns) > 3 * (TURN + SLICE)
     assert lines[0].tcp.reading
+
+
+class Costly:
+    """A channel of a quiet server, each slice of which takes more than a turn."""
+
+    def __init__(self, name: str, served: list[str]) -> None:
+        self.work = TlsWork()
+        self.pending, self.is_long = True, False
+        self._name = name
+        self._served = served
+
+    def step(self) -> float:
+        self._served.append(self._name)
+        self.pending = False
+        return 2 * TURN
+
+    def set_waiting(self, waiting: bool) -> None: ...
+
+
+def test_waiting_connections_are_served_in_order(clockwork: Clockwork) -> None:
+    """As many new ones as a turn can serve, in each turn, do not keep the others waiting."""
+    slices, served = Slices(clockwork.loop), list[str]()
+    for name in "abcd":
+        slices.process(cast("Channel", Costly(name, served)))
+    assert served == ["a"]
+    for name in "efg":
+        clockwork.turn()
+        slices.process(cast("Channel", Costly(name, served)))
+    assert served == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.fetch.errors import DecodeFailed, TooLarge
+from krowlspider.fetch.errors import CertificateRefused, DecodeFailed, TooLarge
+from krowlspider.job.answers import retries
 from krowlspider.job.answers.retries import HOSTS, PERIOD, Refusals
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
@@ -74,6 +75,22 @@ def test_a_host_takes_one_line_of_a_minute(
     """So that it hides no other host."""
     tell(refusals, *["a.test"] * 1000, "b.test")
     assert [line.split()[3] for line in caplog.messages] == ["http://a.test/", "http://b.test/"]
+
+
+def test_a_refused_certificate_is_a_warning_once(
+    refusals: Refusals,
+    clock: Clock,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """For each host, however many pages it has: a person has to accept it, or to leave it. The
+    hosts are bounded."""
+    monkeypatch.setattr(retries, "CERTIFICATES", 3)
+    for host in ("a.test", "a.test", "b.test", "a.test", "c.test", "d.test"):
+        refusals.log(host, f"gemini://{host}/", CertificateRefused("another one than before"))
+        clock.now += PERIOD
+    found = [(record.levelname, record.getMessage().split()[3]) for record in caplog.records]
+    assert found == [("WARNING", f"gemini://{name}.test/") for name in "abc"]
 
 
 def test_what_a_stranger_wrote_makes_no_long_line(
