@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.catalogue.records.hosts import HostColumns, Parts, host_of, split
+from tests.support.tables import table
 
 
 @pytest.mark.parametrize(
@@ -82,7 +83,7 @@ def test_names_are_ascii(name: str, ascii_name: str):
     assert host_of(name).name == ascii_name
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "name", "parts"),
     [
         (

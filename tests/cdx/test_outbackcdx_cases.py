@@ -23,6 +23,7 @@ from krowlspider.cdx.keys import expanded
 from krowlspider.cdx.query import query_of
 from tests.archive.captures import Odd, capture, written
 from tests.cdx.asking import OUTBACK, lines_of, text_of
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -219,7 +220,7 @@ def made(**values: str) -> CaptureLine:
 FILES = made(filename="one.warc.gz", status="201"), made(filename="two.warc.gz", status="202")
 
 
-@pytest.mark.parametrize(
+@table(
     ("spec", "one", "two"),
     [
         ("filename:one.*", True, False),

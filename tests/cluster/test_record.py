@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.cluster.ring.ring import BadRecordError, Member, MemberRecord, Ring, load_counters
+from tests.support.tables import table
 
 A = Member("a", 1, "redis://:secret@127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")
@@ -23,7 +24,7 @@ def test_records_and_counters_of_any_bytes_are_handled(junk: bytes):
             read()
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"weight": 0},

@@ -22,6 +22,7 @@ from krowlspider.cluster.ring.ring import (
 )
 from krowlspider.urls.canonical import position_of
 from tests.support.domains import real_domains
+from tests.support.tables import table
 
 
 def nodes(count: int, form: str = "node-{}") -> list[Member]:
@@ -177,7 +178,7 @@ def test_claims_round_trip(some: list[Member]) -> None:
     assert MemberRecord.loads(some[0].id, record.dumps()).claims == record.claims
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["", ".", "..", "-a", "a/b", "a:b", "a b", "a\n", "a*", "ä", "a" * 64, "{a}", "a=b", "a\x00"],
 )
@@ -192,13 +193,13 @@ def test_host_names_are_ids(name: str) -> None:
     assert Member(name).id == name
 
 
-@pytest.mark.parametrize("weight", [0, -1, WEIGHT_MAX + 1, 1.1, 2.0, nan, "1", None, True, 10**30])
+@table("weight", [0, -1, WEIGHT_MAX + 1, 1.1, 2.0, nan, "1", None, True, 10**30])
 def test_invalid_weight_is_refused_with_its_node(weight: object) -> None:
     with pytest.raises(ValueError, match="weight for node n1"):
         Member("n1", weight)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         None,

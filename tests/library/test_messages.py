@@ -20,6 +20,7 @@ from krowlspider.library.messages import (
     read_order,
 )
 from krowlspider.library.page import Page, Record
+from tests.support.tables import table
 
 
 def some_page(**more: Any) -> Page:
@@ -69,7 +70,7 @@ def test_what_cannot_be_sent_is_sent_as_text() -> None:
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 1000, 100_000])
+@table("size", [1, 2, 3, 5, 7, 64, 1000, 100_000])
 def test_messages_are_put_together_again(size: int) -> None:
     sent = b"".join(map(bytes, map(frame, MESSAGES)))
     frames, found = Frames(), []

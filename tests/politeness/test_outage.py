@@ -24,6 +24,7 @@ from krowlspider.politeness.outage import (
     OutageWatch,
     block_of,
 )
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +124,7 @@ FAILURES: dict[str, tuple[list[Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@table("name", FAILURES)
 def test_outage_begins_when_many_owners_fail_at_once(name: str) -> None:
     failures, begins = FAILURES[name]
     watch = OutageWatch()
@@ -228,7 +229,7 @@ def test_struck_leaves_out_the_certain_failure_that_begins() -> None:
     assert set(watch.struck.values()) == {1}
 
 
-@pytest.mark.parametrize("kind", [*SUSPECT, *CERTAIN])
+@table("kind", [*SUSPECT, *CERTAIN])
 def test_in_a_long_outage_only_what_is_certain_is_forgiven(kind: str) -> None:
     watch = in_outage(now=100.0)
     assert watch.failed("a.test", kind, 100.0 + FORGIVEN_FOR - 1) is FailureVerdict.FORGIVE

@@ -22,6 +22,7 @@ from krowlspider.recrawl.forecast import (
     within,
 )
 from krowlspider.recrawl.threshold import PLANNED
+from tests.support.tables import table
 
 A_DAY = Target(0.9, DAY)
 RATES = [1 / DAY, 1 / (5 * DAY), 1 / (50 * DAY), 0.0]
@@ -155,7 +156,7 @@ def test_targets_are_read(text: str, target: Target) -> None:
     assert read_target(text) == pytest.approx(target)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *("", "90%", "1d", "90 1d", "90% 1", "90% 1w", "90% 1 day", "ninety% 1d", "90% -1d"),

@@ -27,6 +27,7 @@ from krowlspider.recrawl.validators import (
     meaning_of,
     validators_of,
 )
+from tests.support.tables import table
 
 URL = "https://example.org/a"
 NOW = 1_577_880_000.0  # Wed, 01 Jan 2020 12:00:00 GMT
@@ -43,7 +44,7 @@ def kept(etags: list[bytes], dates: list[bytes], sent_at: bytes = DATE) -> Valid
     return validators_of(200, etags, dates, sent_at, NOW)[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("case", "etag", "sent"),
     [
         ("conditional-etag-strong-generate", b'"abcdef"', b'"abcdef"'),
@@ -75,7 +76,7 @@ def test_both_conditions_are_sent() -> None:
     assert headers_of(BOTH) == [(b"If-None-Match", TAG), (b"If-Modified-Since", CHANGED)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("etags", "dates", "sent_at", "why"),
     [
         ([b'"' + b"a" * ETAG_MAX + b'"'], [], DATE, LeftOut.ETAG_LONG),
@@ -151,7 +152,7 @@ NEWER = b"Wed, 01 Jan 2020 06:00:00 GMT"
 RFC850 = b"Wednesday, 01-Jan-20 00:00:00 GMT"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "sent", "answered", "meaning"),
     [
         (304, BOTH, BOTH, Meaning.NOT_MODIFIED),
