@@ -75,6 +75,7 @@ def _rows(file: str, fetches: int) -> Iterator[tuple[str, Row]]:
                 "host": f"{number}.{host}",
                 "url_host_name": host,
                 "warc_filename": file,
+                "crawl": "bench",
                 "subset": SUBSETS[0],
             }
             yield table, row | {key: value for key, value in own.items() if key in row}
