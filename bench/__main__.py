@@ -9,7 +9,7 @@
 - ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
   the sources of the pages, with ``--peers`` its rate beside others'
 - ``corpus-quality``: its texts, rules, languages and duplicates on data of others (``--sets DIR``)
-- ``databases``: rows of a catalogue into PostgreSQL and SQLite
+- ``databases``: rows of a catalogue into Parquet, PostgreSQL and SQLite
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``, ``follow-catalogue``: a crawl with and without ``scrapy corpus --follow`` beside it,
   or ``scrapy catalogue --follow``

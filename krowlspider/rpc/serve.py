@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -56,7 +57,9 @@ async def serve(plan: ServingPlan) -> None:
 def yield_core() -> None:
     """Leave the core to the crawl where it needs it: all threads, and those that they start."""
     for thread in Path("/proc/self/task").iterdir():
-        os.setpriority(os.PRIO_PROCESS, int(thread.name), _SERVING)
+        # It may have ended meanwhile.
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), _SERVING)
 
 
 async def follow(server: GrpcServer, api: Api) -> None:
