@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from krowlspider.cdx.archives import Archives, IndexPart, IndexView
     from krowlspider.cdx.capture import CaptureLine
     from krowlspider.cdx.keys import Range
-    from krowlspider.cdx.pace import Turn
+    from krowlspider.cdx.pace import ClientWork
 
 # Characters of an answer that are made at a time.
 _PIECE = 32 * 1024
@@ -52,14 +52,14 @@ def read(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> Quer
     return xml_query_of(given) if "q" in given else query_of(given, filters, dialect)
 
 
-def answer(archives: Archives, query: Query | XmlQuery, turn: Turn) -> Answer:
-    """Return the answer to a query, which is made in a turn.
+def answer(archives: Archives, query: Query | XmlQuery, work: ClientWork) -> Answer:
+    """Return the answer to a query, made as the work for one client.
 
     :raises QueryError: it asks for a page that there is not
     :raises OSError: an index cannot be read
     :raises ClientGone: the client has gone
     """
-    view = archives.look(turn)
+    view = archives.look(work)
     if isinstance(query, XmlQuery):
         found = xml_texts(view.lines(query.ranges), query, strftime("%Y%m%d%H%M%S", gmtime()))
         return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found, view, query))

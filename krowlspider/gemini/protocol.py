@@ -223,10 +223,6 @@ class MediaType(NamedTuple):
     charset: str
     languages: tuple[str, ...]
 
-    @property
-    def is_text(self) -> bool:
-        return self.essence.startswith("text/")
-
 
 def media_type(meta: str) -> MediaType:
     """Return the media type in the META of a success.

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.job.codec import RequestCodec
-    from krowlspider.job.hooking.links import LinkBatch, LinkHooks, Ranks
+    from krowlspider.job.hooking.links import LinkBatch, LinkHooks, Priorities
     from krowlspider.job.nodes.node import Node
     from krowlspider.job.site_policies import SitePolicies
 
@@ -397,7 +397,7 @@ class Intake:
                 f"{path}{hop}",
             )
         policies = self._policies
-        ranks: Ranks | None = (
+        ranks: Priorities | None = (
             policies if policies is not None and policies.gives_priorities else None
         )
         ranks = ranks if hooked is None else hooked.ranks(ranks)

@@ -53,7 +53,7 @@ class CrawlAnswer:
     history: dict[str, list[float]]
 
 
-class Source:
+class CrawlSource:
     """The crawl whose live page is at ``url``. It is asked directly, through no proxy."""
 
     def __init__(self, url: str):
@@ -64,7 +64,7 @@ class Source:
         self._opener = build_opener(ProxyHandler({}))
 
     @classmethod
-    def of(cls, named: str) -> Source:
+    def of(cls, named: str) -> CrawlSource:
         """Return the source of a URL, or of the crawl that runs in a JOBDIR.
 
         :raises NoCrawlError: none runs there; the message has its last figures
@@ -301,13 +301,13 @@ _MISSES = 10
 
 
 @contextmanager
-def reached(error: JobInUseError) -> Iterator[Source]:
+def reached(error: JobInUseError) -> Iterator[CrawlSource]:
     """Reach the crawl that uses a folder.
 
     :raises JobError: it does not answer
     """
     try:
-        yield Source.of(str(error.path))
+        yield CrawlSource.of(str(error.path))
     except NoCrawlError as cause:
         raise JobError(
             f"JOBDIR {error.path} is in use by process {error.holder}, which does not answer over"

@@ -29,7 +29,7 @@ from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of, missing
 from krowlspider.sql.database import database
 from krowlspider.sql.live import RANGES, FrontierFiles, FrontierSource
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
-from krowlspider.sql.running import Limits, Run, scratch_folder
+from krowlspider.sql.running import QueryLimits, Run, scratch_folder
 from krowlspider.sql.statement import STATEMENT_MAX, checked
 from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, SUMS
 from krowlspider.urls.canonical import IdentityHasher
@@ -98,7 +98,7 @@ class Command(Program):
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         paths, text, kind = self._checked(args, opts)
-        limits = Limits(opts.timeout, opts.memory * 1_000_000)
+        limits = QueryLimits(opts.timeout, opts.memory * 1_000_000)
         statement = checked(text, SCHEMAS)
         made_of = {**ALIASES, **SUMS}
         tables = frozenset(made_of.get(each, each) for each in statement.tables)

@@ -12,8 +12,8 @@ from textual.widgets import DataTable, Footer, Sparkline, Static
 from krowlspider.programs.running import (
     HOST_COLUMNS,
     CrawlAnswer,
+    CrawlSource,
     NoCrawlError,
-    Source,
     counts,
     host_cells,
     one_line,
@@ -54,7 +54,7 @@ class TopApp(App[str]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "krowlspider"
 
-    def __init__(self, source: Source, interval: float):
+    def __init__(self, source: CrawlSource, interval: float):
         super().__init__()
         self._source = source
         self._interval = interval

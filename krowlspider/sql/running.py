@@ -47,7 +47,7 @@ _NEW = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """Most seconds of computing, without those in which the reader of the output makes it wait; and
     most bytes of memory."""
 
@@ -70,7 +70,7 @@ class Run:
         self,
         connection: Any,
         text: str,
-        limits: Limits,
+        limits: QueryLimits,
         tables: Iterable[str] = (),
         used: float = 0.0,
         *,

@@ -17,7 +17,7 @@ from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
 from krowlspider.job.crawls import _crawls
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
-from krowlspider.programs.running import Source
+from krowlspider.programs.running import CrawlSource
 from krowlspider.views.order_fields import FILE_MAX, LineReader, TooLongError
 from krowlspider.views.ordering import ImportOutcome, Ordering
 from tests.extensions.test_live_page import api, ask, awaited, check_schema, crawling, post
@@ -311,7 +311,7 @@ def test_the_api_takes_a_file(crawl: SimpleNamespace) -> None:
             yield b"".join(b"%b%d\n" % (root, start + number) for number in range(2000))
             time.sleep(1.5)
 
-    assert Source(crawl.url).send(slow(), token)["new"] == 10_000
+    assert CrawlSource(crawl.url).send(slow(), token)["new"] == 10_000
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.cluster.membership import SharedKeys
-    from krowlspider.job.site_policies import SitePolicies, Version
+    from krowlspider.job.site_policies import PolicyVersion, SitePolicies
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class SharedPolicies:
         self._again_at = 0.0
         policies.on_order = self._ordered
 
-    def _ordered(self, version: Version) -> None:
+    def _ordered(self, version: PolicyVersion) -> None:
         self._own = (self._wall(), version)
 
     async def run(self) -> None:
@@ -110,7 +110,9 @@ class SharedPolicies:
             logger.error("The sheets of the cluster cannot be read, so this node gives its own")
             return None
 
-    async def _publish(self, head: PolicyOrder, version: Version, last: PolicyOrder | None) -> None:
+    async def _publish(
+        self, head: PolicyOrder, version: PolicyVersion, last: PolicyOrder | None
+    ) -> None:
         if last is not None and last.digest == head.digest:
             self._seen = msgspec.structs.replace(head, pieces=last.pieces)
             await self._keys.put(HEAD, msgspec.json.encode(self._seen))
@@ -167,7 +169,7 @@ class SharedPolicies:
         self._policies.cluster_fault = fault
         self._unusable, self._again_at = head, self._wall() + AGAIN
 
-    def _parse(self, packed: bytes, digest: str) -> Version:
+    def _parse(self, packed: bytes, digest: str) -> PolicyVersion:
         """Return the version in a compressed text.
 
         :raises BadPolicies: as of `SitePolicies.parse`
