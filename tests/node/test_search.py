@@ -32,6 +32,7 @@ def test_captures_of_all_processes_are_found(tmp_path: Path) -> None:
         crawl.start().wait_until(lambda: all(_files(crawl.jobdir, name) > 1 for name in "12"))
         scrapy("index", crawl.jobdir, "-o", index)
         page = page_of(crawl.jobdir)
+        assert 'href="/search"' in ask(page)[1]
         found = json.loads(ask(f"{page}/search.json?q=capsule&limit=50")[1])["results"]
         one = found[0]["url"]
         text = ask(f"{page}/search/text?url={quote(one, safe='')}")
