@@ -13,7 +13,7 @@
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``, ``follow-catalogue``: a crawl with and without ``scrapy corpus --follow`` beside it,
   or ``scrapy catalogue --follow``
-- ``beside``: two crawls at once, one of which gets floods of gRPC, CDX and SQL, in turns
+- ``beside``: two crawls at once, one of which gets floods of gRPC, CDX, searches and SQL, in turns
 - ``crawl``: whole crawls of one web by this crawler and others
 - ``gemini``: a crawl of capsules without delays
 - ``graph``: the graph of 10 million links, and links of WARC files (``--links 1000000``)

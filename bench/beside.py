@@ -1,4 +1,4 @@
-"""Measure what floods of gRPC calls, CDX queries and SQL queries cost a crawl.
+"""Measure what floods of gRPC calls, CDX queries, searches and SQL queries cost a crawl.
 
 Two crawls of one web share a core. In turns of some seconds, one of them and then the other gets
 the flood. In each turn the two are compared, so that what else the machine does meets both alike.
@@ -63,12 +63,19 @@ def measure(
                 scratch = Path(name) / str(half)
                 scratch.mkdir()
                 file = write_seeds(scratch / "seeds.txt", seeds[half::2])
-                settings = {"KROWL_GRPC": "127.0.0.1:0", "KROWL_WARC_MAX_SIZE": 5_000_000}
+                settings = {
+                    "KROWL_GRPC": "127.0.0.1:0",
+                    "KROWL_WARC_MAX_SIZE": 5_000_000,
+                    "KROWL_SEARCH": Path(name) / "index",
+                }
                 command = krowlspider_command(Task(web, file, pages, scratch, settings=settings))
                 log = scratch / "log"
                 process = stack.enter_context(running(command, log, CRAWLERS_CORE))
                 crawls.append(_Crawl(process.pid, scratch / "job", log))
             time.sleep(_BEFORE)
+            if "search" in floods:
+                words = ["scrapy", "index", crawls[0].jobdir, "-o", Path(name) / "index"]
+                subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True)
             return [_row(flood, crawls, rounds) for flood in floods]
 
 
@@ -221,13 +228,23 @@ def _grpc(jobdir: Path, log: Path) -> None:
 
 def _cdx(jobdir: Path, _: Path) -> None:
     """Ask for all captures, and for those of a host that has none."""
+    # The web's hosts have addresses for names: these are all captures.
+    _ask(jobdir, "cdx", ("/cdx?url=http://example.org/", "/cdx?urlkey=1&matchType=prefix"))
+
+
+def _search(jobdir: Path, _: Path) -> None:
+    """Ask for a word that most pages have, and for a phrase, by the page and by JSON."""
+    _ask(jobdir, "search", ("/search?q=page", "/search.json?q=%22page+of%22+OR+page"))
+
+
+def _ask(jobdir: Path, flood: str, targets: Sequence[str]) -> None:
+    """Ask the live address for the targets, each client for one of them."""
     url = noted_url(jobdir, PAGE)
     host, port = str(url).removeprefix("http://").split(":")
 
     async def client(number: int) -> None:
-        # The web's hosts have addresses for names: these are all captures.
-        query = "urlkey=1&matchType=prefix" if number % 2 else "url=http://example.org/"
-        asked = f"GET /cdx?{query} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        target = targets[number % len(targets)]
+        asked = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         while True:
             with suppress(OSError):
                 reader, writer = await asyncio.open_connection(host, int(port))
@@ -237,7 +254,7 @@ def _cdx(jobdir: Path, _: Path) -> None:
                     pass
                 writer.close()
                 if b" 200 " in status:
-                    _answered(jobdir, "cdx")
+                    _answered(jobdir, flood)
 
     async def clients() -> None:
         await asyncio.gather(*map(client, range(_CLIENTS)))
@@ -261,12 +278,13 @@ def _catalogue(jobdir: Path, _: Path) -> None:
 FLOODS: dict[str, Callable[[Path, Path], None]] = {
     "grpc": _grpc,
     "cdx": _cdx,
+    "search": _search,
     "sql": _sql,
     "catalogue": _catalogue,
 }
 ALL = ("none", *FLOODS)
 # Those that count their answers.
-COUNTED = ("grpc", "cdx", "sql")
+COUNTED = ("grpc", "cdx", "search", "sql")
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -161,7 +161,9 @@ class LivePage:
         if settings["KROWL_SEARCH"]:
             from krowlspider.search.answers import Captures  # noqa: PLC0415 - most crawls have none
             from krowlspider.search.route import SearchRoute  # noqa: PLC0415
+            from krowlspider.views.live_page import searching_page  # noqa: PLC0415
 
+            made["/"] = searching_page()
             captures = Captures(has_cdx=settings.getbool("KROWL_ARCHIVE"))
             made |= SearchRoute(Path(settings["KROWL_SEARCH"]), captures, SHARE_OF_CRAWL).routes()
         if settings.getbool("KROWL_CONTROL_MCP"):

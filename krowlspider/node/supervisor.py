@@ -128,7 +128,7 @@ class Serving:
         from krowlspider.cdx.pace import SHARE_OF_CRAWL  # noqa: PLC0415
         from krowlspider.cdx.route import CdxRoute  # noqa: PLC0415
         from krowlspider.node.live_page import CrawlOfAll  # noqa: PLC0415
-        from krowlspider.views.live_page import HEADERS  # noqa: PLC0415
+        from krowlspider.views.live_page import HEADERS, searching_page  # noqa: PLC0415
 
         made = CrawlOfAll(self._crawl, token, settings["KROWL_CONTROL_TOKEN"]).routes()
         if settings.getbool("KROWL_ARCHIVE"):
@@ -142,6 +142,7 @@ class Serving:
             from krowlspider.search.answers import Captures  # noqa: PLC0415 - most crawls have none
             from krowlspider.search.route import SearchRoute  # noqa: PLC0415
 
+            made["/"] = searching_page()
             captures = Captures(has_cdx=settings.getbool("KROWL_ARCHIVE"))
             share = SHARE_OF_CRAWL * len(self._crawl.processes)
             made |= SearchRoute(Path(settings["KROWL_SEARCH"]), captures, share).routes()

@@ -355,6 +355,14 @@ def _file(name: str, kind: str, _: web.BaseRequest) -> web.Response:
     return web.Response(body=_content(name), headers={"Content-Type": kind})
 
 
+def searching_page() -> Route:
+    """Return what answers at "/" where there is a search: the page, with a link to it."""
+    link = b'<a href="/search">Search</a>'
+    content = _content(_FILES["/"][0]).replace(b"<!--search-->", link)
+    headers = {"Content-Type": _FILES["/"][1]}
+    return partial(_guarded, lambda _: web.Response(body=content, headers=headers))
+
+
 async def _json(ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest) -> web.Response:
     return await answer_of(partial(ask, request))
 

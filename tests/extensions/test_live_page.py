@@ -629,3 +629,6 @@ def test_a_crawl_serves_the_search_of_an_index(tmp_path: Path) -> None:
         status, _, said = ask(crawl, "/search.json?q=kiwi")
         assert (status, "https://a.test/" in str(said)) == (200, True)
         assert ask(crawl, "/search?q=kiwi")[0] == 200
+        assert 'href="/search"' in str(ask(crawl, "/")[2])
+    with crawling(tmp_path / "without") as crawl:
+        assert 'href="/search"' not in str(ask(crawl, "/")[2])

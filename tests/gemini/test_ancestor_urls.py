@@ -1,7 +1,9 @@
 """URLs, as the ancestor's tests have them, and where this project differs.
 
-The cases are those of tlgsutils/tests: url_parser_test.cpp, url_blacklist_test.cpp, and
-LinkCompositionTest and NonUriActionTest of utils_test.cpp.
+The cases are those of tlgsutils/tests: url_parser_test.cpp, url_blacklist_test.cpp, trie_test.cpp,
+and LinkCompositionTest and NonUriActionTest of utils_test.cpp. Its other tests are in test_gemtext,
+test_robots and test_ascii_art, but for those of what is not here: its hash, its escapes for
+PostgreSQL, and the keys of users on shared hosts by which it ranks.
 """
 
 from __future__ import annotations
@@ -131,6 +133,7 @@ gemini://example.com/
     ("given", "is_blocked"),
     [
         *(("gemini://example.com/", True), ("gemini://example.com/index.gmi", True)),
+        # Its trie does not block the first one, its blacklist does.
         *(("gemini://example.com", True), ("gemini://example.org/", True)),
         *(("gemini://example.org/index.gmi", True), ("gemini://example.net/cgi-bin", True)),
         ("gemini://example.net/cgi-bin/get-data?123456", True),

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from random import Random
+from typing import TYPE_CHECKING
 
 from tests.gemini.answers import NOT_FOUND, Answer, page, redirect, refusal
 from tests.gemini.certificates import Identity
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _WORDS = (
     *("capsule", "gemlog", "river", "mountain", "terminal", "compiler", "garden", "recipe"),
@@ -52,6 +56,28 @@ class Tree:
         if unknown := values.keys() - known:
             raise ValueError(f"not a part of a tree: {', '.join(sorted(unknown))}")
         return cls(**{name: int(value) for name, value in values.items()})
+
+    def at(self, port: int) -> Tree:
+        """Return the same tree at another port."""
+        return replace(self, port=port)
+
+    def write(self, folder: Path) -> None:
+        """Write each host as a folder of files, for servers of files.
+
+        They cannot redirect but from a folder without its slash: there each ``redirects`` leads to
+        itself and a slash, a page that leads on. ``others`` and what is denied have no file.
+        """
+        for host in range(self.hosts):
+            root = folder / f"capsule-{host}.test"
+            (root / "p").mkdir(parents=True)
+            if rules := _ROBOTS[host % len(_ROBOTS)]:
+                (root / "robots.txt").write_text(rules)
+            for number in range(self.pages):
+                path = root / (f"p/{number}.gmi" if number else "index.gmi")
+                path.write_bytes(self._page(host, number).body)
+                if number and number % _MOVED == 0:
+                    (root / f"old/{number}").mkdir(parents=True)
+                    (root / f"old/{number}/index.gmi").write_text(f"=> /p/{number}.gmi\n")
 
     @property
     def seed(self) -> str:
