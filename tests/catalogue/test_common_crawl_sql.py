@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pytest
@@ -20,6 +21,9 @@ from krowlspider.sql.statement import checked
 from krowlspider.sql.tables import SCHEMAS
 from tests.catalogue.warcs import archived, fetch
 from tests.corpus.warcs import html
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 EXAMPLES = Path(__file__).parent / "common_crawl"
 # How often a pair must occur in some of them.
@@ -43,17 +47,23 @@ def _pages() -> list[Any]:
 
 
 @pytest.fixture(scope="module")
-def warc(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return archived(tmp_path_factory.mktemp("warc"), _pages())[0]
+def catalogue(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Return what makes the catalogue of a crawl of this name."""
+    warc = archived(tmp_path_factory.mktemp("warc"), _pages())[0]
+
+    @cache
+    def made(crawl: str) -> Path:
+        folder = tmp_path_factory.mktemp("catalogue")
+        sink = ParquetSink(folder, frozenset({"fetch"}))
+        sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), FileOrigin(crawl)))
+        sink.close()
+        return folder
+
+    return made
 
 
-def answered(name: str, warc: Path, folder: Path) -> list[tuple[Any, ...]]:
-    """Return what an example answers about a crawl of the name that it asks for."""
-    text = (EXAMPLES / f"{name}.sql").read_text()
-    crawl = (re.findall(r"crawl = '([^']+)'", text) or ["CC-MAIN-2026-48"])[0]
-    sink = ParquetSink(folder, frozenset({"fetch"}))
-    sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), FileOrigin(crawl)))
-    sink.close()
+def answered(text: str, folder: Path) -> list[tuple[Any, ...]]:
+    """Return what an example answers about a catalogue."""
     with duckdb.connect() as database:
         database.execute("create schema ccindex")
         database.execute("create table ccindex.alexa_top_1m (site text, rank int, domain text)")
@@ -62,6 +72,13 @@ def answered(name: str, warc: Path, folder: Path) -> list[tuple[Any, ...]]:
         parquet = f"read_parquet('{folder}/fetch/**/*.parquet', hive_partitioning = true)"
         database.execute(f"create view ccindex.ccindex as select * from {parquet}")
         return database.execute(text).fetchall()
+
+
+# Those that read a table of one's own.
+MORE_THAN_A_QUERY = {
+    "count-domains-alexa-top-1m": "there is no table 'ccindex.alexa_top_1m'",
+    "get-records-robotstxt": "there is no table 'ccindex.alexa_top_1m'",
+}
 
 
 # The rows that count, or None if the example asks for more pages than there are.
@@ -86,35 +103,25 @@ def answered(name: str, warc: Path, folder: Path) -> list[tuple[Any, ...]]:
     ],
 )
 def test_an_example_runs_unchanged(
-    name: str, first: tuple[Any, ...] | None, warc: Path, tmp_path: Path
+    name: str, first: tuple[Any, ...] | None, catalogue: Callable[[str], Path]
 ):
-    found = answered(name, warc, tmp_path / "catalogue")
-    if first is None:
-        assert found == []
-    else:
-        assert first in [row[: len(first)] for row in found]
-
-
-# Those that read a table of one's own.
-MORE_THAN_A_QUERY = {
-    "count-domains-alexa-top-1m": "there is no table 'ccindex.alexa_top_1m'",
-    "get-records-robotstxt": "there is no table 'ccindex.alexa_top_1m'",
-}
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.sql")))
-def test_scrapy_sql_runs_an_example_or_says_why_not(name: str, warc: Path, tmp_path: Path):
+    """By DuckDB, and by scrapy sql, which says so if it cannot."""
     text = (EXAMPLES / f"{name}.sql").read_text()
+    folder = catalogue((re.findall(r"crawl = '([^']+)'", text) or ["CC-MAIN-2026-48"])[0])
+    expected = answered(text, folder)
+    if first is None:
+        assert expected == []
+    else:
+        assert first in [row[: len(first)] for row in expected]
     if name in MORE_THAN_A_QUERY:
         with pytest.raises(KrowlError, match=MORE_THAN_A_QUERY[name]):
             checked(text, SCHEMAS)
         return
-    expected = answered(name, warc, tmp_path)
     statement = checked(text, SCHEMAS)
     assert statement.tables == {"ccindex"}
-    files = {"fetch": files_of(tmp_path, "fetch")}
+    files = {"fetch": files_of(folder, "fetch")}
     found: list[Any] = []
-    with database(100_000_000, tmp_path, files, {}) as connection:
+    with database(100_000_000, folder, files, {}) as connection:
         run = Run(connection, statement.text, QueryLimits(60, 100_000_000), views=statement.views)
         run.each(lambda _: None, lambda batch: found.extend(rows_in(batch)))
     texts = [sorted(str([*map(plain, row)]) for row in rows) for rows in (found, expected)]

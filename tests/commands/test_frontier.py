@@ -597,22 +597,19 @@ print(json.dumps([(each.returncode, each.stdout.decode(), each.stderr.decode()) 
 """
 
 
-def test_a_read_only_folder_is_shown_as_it_is(original: Path) -> None:
+def test_a_read_only_folder_is_shown_as_it_is_and_not_changed(original: Path) -> None:
     (first, *_) = (row["host"] for row in frontier_view(original)["biggest"])
     url = f"http://{first}/"
     shown = [[], ["--host", first], ["--explain", url], ["--export"], ["--json"]]
     expected = [frontier(original, *options)[0] for options in shown]
     after = {path: path.stat().st_mtime_ns for path in original.rglob("*")}
-    done = read_only(original, shown)
-    for (code, out, err), text in zip(done, expected, strict=True):
+    changes = [["--forget", "a.test"], ["--drop-host", "a.test"], ["--repair"]]
+    done = read_only(original, [*shown, *changes])
+    for (code, out, err), text in zip(done, expected, strict=False):
         assert (code, err.count("Traceback")) == (0, 0), err
         assert without_times(out) == without_times(text)
     assert {path: path.stat().st_mtime_ns for path in original.rglob("*")} == after
-
-
-def test_a_read_only_folder_is_not_changed(original: Path) -> None:
-    changes = [["--forget", "a.test"], ["--drop-host", "a.test"], ["--repair"]]
-    for code, _, err in read_only(original, changes):
+    for code, _, err in done[len(shown) :]:
         assert code == 2
         assert "cannot be used: Read-only file system" in err
 

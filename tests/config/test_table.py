@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from krowlspider import settings
 from krowlspider.config.kinds import Number, boolean
 from krowlspider.config.log import IN_FILES
-from krowlspider.config.validation import KNOWN, ROWS, problem, validate
+from krowlspider.config.validation import KNOWN, ROWS, validate
 from tests.support.settings import project_settings, refusal
 from tests.support.tables import table
 
@@ -214,11 +214,6 @@ def test_wrong_value_is_refused_by_name_value_and_reason(
 
 def test_defaults_are_valid_with_a_contact() -> None:
     validate(project_settings())
-
-
-@table("name", sorted(ROWS.keys() - {"KROWL_CONTACT"}))
-def test_default_passes_the_check_of_its_row(name: str) -> None:
-    assert problem(project_settings(), name) is None
 
 
 def test_table_has_every_setting_of_the_project() -> None:

@@ -23,6 +23,8 @@ PLURAL = re.compile(
     r"|sitemaps|expressions)\b(?!/s)"
 )
 LOGGED = re.compile(rf"%(?:,)?d{PLURAL.pattern}")
+# In a source, a text may go on behind quotes.
+COUNTED = re.compile(rf"""(?:%,?d|}})(?:["']\s*f?["'])?{PLURAL.pattern}""")
 
 
 def faults(source: str) -> Iterator[str]:
@@ -30,8 +32,8 @@ def faults(source: str) -> Iterator[str]:
 
     A name in capitals is a constant.
     """
-    # To parse a file takes the longest: most have no plural that could follow a number.
-    if not PLURAL.search(source):
+    # To parse a file takes the longest: most have no plural behind a number.
+    if not COUNTED.search(source):
         return
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SMALL = Graph(hosts=6, pages=8, seed=5)
 # A kill and a start take three seconds: 200 of them are for those who change the rows.
-KILLS = int(os.environ.get("KILLS", "15"))
+KILLS = int(os.environ.get("KILLS", "7"))
 # Commits and files end often, so that kills meet both.
 SETTINGS = {"KROWL_COMMIT_INTERVAL": 0.1, "KROWL_WARC_MAX_SIZE": 100_000, "KROWL_DELAY_MIN": 0.5}
 

@@ -54,7 +54,7 @@ def roots(names: Sequence[str]) -> list[str]:
     return [name for name in names if name.endswith("/")]
 
 
-@pytest.mark.parametrize("most", [5, 6, 10, 40])
+@pytest.mark.parametrize("most", [6, 40])
 def test_seeds_come_before_pages_of_links(tmp_path: Path, most: int) -> None:
     """Also those whose robots.txt or page is slow."""
     spec = [
@@ -222,7 +222,7 @@ def test_sessions_begin_after_the_seeds(tmp_path: Path, slots: int, limit: int |
 
 @pytest.mark.parametrize(
     ("after", "is_killed"),
-    [(3, False), (12, False), (25, False), (2, True), (11, True), (19, True)],
+    [(3, False), (25, False), (11, True)],
 )
 def test_seeds_that_were_left_come_first_again(tmp_path: Path, after: int, is_killed: bool) -> None:
     """After a stop, and after a kill."""

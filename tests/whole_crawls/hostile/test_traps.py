@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -96,20 +95,6 @@ def test_an_empty_list_of_extensions_skips_none(tmp_path: Path) -> None:
         done = crawl(web, tmp_path, "/", KROWL_SKIP_EXTENSIONS="").run()
         assert fetched(web) == ["/", "/b.zip"]
         assert dropped(done) == {}
-
-
-def test_an_endless_calendar_ends_a_year_ahead(tmp_path: Path) -> None:
-    today = datetime.now(UTC)
-    first = today.year * 12 + today.month - 1
-    months = [f"{month // 12}-{month % 12 + 1:02}" for month in range(first - 2, first + 40)]
-    spec = [
-        page(f"/cal?month={month}", anchors(f"/cal?month={before}", f"/cal?month={after}"))
-        for before, month, after in zip(months, months[1:], months[2:], strict=False)
-    ]
-    with SimulatedWeb(spec=[ROBOTS, *spec, page("^/", "leaf")]) as web:
-        done = crawl(web, tmp_path, f"/cal?month={months[2]}").run()
-        assert fetched(web) == sorted(f"/cal?month={month}" for month in months[: 2 + 1 + 12])
-        assert dropped(done) == {"calendar": 1}
 
 
 def test_page_behind_session_ids_is_fetched_once(
