@@ -250,10 +250,6 @@ _TABLE = (
         *("len(some) * total / len(keys) / pages", "len(some) * total / len(keys)"),
     ),
     (
-        *("times-cut-not-rounded", "a row names its record by its WARC-Date", _FORMAT),
-        *("round((time - second) * _MILLION)", "int((time - second) * _MILLION)"),
-    ),
-    (
         *("tags-as-they-are", "a tag of digits has half of its bytes", _FORMAT),
         *("packed = _packed(self.etag)", "packed = None"),
     ),
