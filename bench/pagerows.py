@@ -18,8 +18,11 @@ import time
 from functools import partial
 from itertools import accumulate, islice
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
+
+from msgspec.structs import replace
 
 from bench import frontier as parts
 from bench.realurls import real_urls
@@ -27,11 +30,12 @@ from krowlspider.frontier.entry import Entry, Fetched
 from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.frontier import Frontier
 from krowlspider.frontier.hosts.host import Host
-from krowlspider.frontier.pages.row import date_of_seconds
-from krowlspider.frontier.pages.rows import PageRows
+from krowlspider.frontier.pages.row import TICK, PageRow, date_of_seconds
+from krowlspider.frontier.pages.rows import PageRows, row_after
 from krowlspider.frontier.seen import FilterFile, SeenSet
-from krowlspider.frontier.store.schema import SEED_SIZE
+from krowlspider.frontier.store.schema import KEY_SIZE, SEED_SIZE, page_prefix
 from krowlspider.frontier.store.store import Batch, LevelStore
+from krowlspider.recrawl.gone import TEXT_SIZE
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.urls.canonical import IdentityHasher
 from tests.support.domains import real_domains
@@ -181,6 +185,45 @@ def _write_rows(folder: Path, pages: int, hosts: int) -> dict[str, Any]:
         "row_bytes_mean": round(sum(sizes) / len(sizes), 1),
         "disk_gb": _gigabytes(folder),
     }
+
+
+def sizes(pages: int, hosts: int) -> dict[str, tuple[float, ...]]:
+    """Return the median bytes of rows with their keys: of pages that were fetched once, and with a
+    schedule once, again without a change, and again with one. Before them is that of URLs.
+
+    Also of URLs that are 12 characters shorter, and of pages without validators.
+    """
+    kinds = {"whole": (0, True), "shorter URLs": (12, True), "no validators": (0, False)}
+    return {name: _sizes(pages, hosts, *how) for name, how in kinds.items()}
+
+
+def _sizes(pages: int, hosts: int, cut: int, has_validators: bool) -> tuple[float, ...]:
+    web, found, number = Web(hosts), list[tuple[int, ...]](), 0
+    for name, urls in web.visits(pages):
+        for whole in urls:
+            number += 1
+            url = whole[: max(len(whole) - cut, len(f"https://{name}/"))]
+            entry, answer = Entry(url, 3), fetched(url, number)
+            entry.seed = bytes(SEED_SIZE)
+            if not has_validators:
+                answer.etag = answer.modified = b""
+            row = row_after(None, entry, answer)
+            rows = [row, *_scheduled(row, web.chance)]
+            key = len(page_prefix(name)) + KEY_SIZE
+            found.append((len(url), *(key + len(each.encode(name)) for each in rows)))
+    return tuple(map(median, zip(*found, strict=True)))
+
+
+def _scheduled(row: PageRow, chance: random.Random) -> tuple[PageRow, ...]:
+    """Return the row of a page of the schedule: fetched once, again, and again with a change."""
+    wait = chance.randrange(3600, 40 * 86_400)
+    due = int(row.last + wait * (1 + chance.random() / 16)) // TICK * TICK
+    once = replace(row, text=bytes(TEXT_SIZE), estimate=(0.3, 864_000.0), planned=wait, due=due)
+    again = replace(once, last=row.last + wait, due=due + wait // TICK * TICK)
+    again.fetches = chance.randrange(2, 60)
+    again.unmodified = again.fetches - 1
+    changed = replace(again, unmodified=0, changes=5, changed=int(again.last), stored=again.last)
+    return once, again, changed
 
 
 def _restart(folder: Path, pages: int, hosts: int) -> dict[str, Any]:

@@ -20,8 +20,15 @@ from msgspec import Struct
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import AGAIN_PRIORITY, DEFERRED, Host
 from krowlspider.frontier.pages.hinted import HintedRows
-from krowlspider.frontier.pages.planner import TICK, Planner, Planning, demand_of, read_chunk
-from krowlspider.frontier.pages.row import LaterRow, PageRow, decode_row, entry_again, read_row
+from krowlspider.frontier.pages.planner import Planner, Planning, demand_of, read_chunk
+from krowlspider.frontier.pages.row import (
+    TICK,
+    LaterRow,
+    PageRow,
+    decode_row,
+    entry_again,
+    read_row,
+)
 from krowlspider.frontier.store.schema import (
     DUE_AGAIN,
     DUE_PLACE,

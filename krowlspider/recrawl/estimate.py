@@ -9,7 +9,8 @@ mean and variance is kept. An interval without change has a Gamma posterior as i
 from __future__ import annotations
 
 from math import expm1, log1p
-from typing import NamedTuple
+from struct import Struct
+from typing import NamedTuple, Self
 
 # Seconds of an interval that count at most.
 INTERVAL_MAX = 2 * 365 * 86_400.0
@@ -22,16 +23,32 @@ SHAPE_MAX = 12.0
 _BETWEEN_MIN = 60.0
 # Seconds that are remembered at most: a page that wakes up after a year is noticed.
 SECONDS_MAX = 365 * 86_400.0
+# On disk: floats of two bytes, the second one in units that make SECONDS_MAX fit.
+_STORED = Struct(">ee")
+ESTIMATE_SIZE = _STORED.size
+_UNIT = 600.0
+_LEAST, _MOST = 2.0**-14, 65_504.0
 
 
 class Estimate(NamedTuple):
-    """A Gamma distribution of changes a second: ``shape`` changes were seen in ``seconds``.
-
-    Both fit floats of four bytes.
-    """
+    """A Gamma distribution of changes a second: ``shape`` changes were seen in ``seconds``."""
 
     shape: float
     seconds: float
+
+    def __bytes__(self) -> bytes:
+        return _STORED.pack(min(self.shape, _MOST), min(self.seconds / _UNIT, _MOST))
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Return what ``bytes`` made: within 1 in 2,000."""
+        shape, units = _STORED.unpack(data)
+        return cls(shape or _LEAST, (units or _LEAST) * _UNIT)
+
+    @property
+    def rounded(self) -> Self:
+        """As it is stored: the demand of a page must be the same when it is read again."""
+        return self.read(bytes(self))
 
     @property
     def mean(self) -> float:

@@ -22,6 +22,8 @@ _DUE = "krowlspider/frontier/due_pages.py", _TESTS
 _PLANNER = f"{_PAGES}/planner.py", _TESTS
 _ROWS = "krowlspider/frontier/pages/rows.py", _TESTS
 _ROW = "krowlspider/frontier/pages/rows.py", ("tests/frontier/pages/test_rows.py",)
+_FORMAT = f"{_PAGES}/row.py", ("tests/frontier/pages/test_row.py",)
+_EXPORT = "krowlspider/frontier/admin/export.py", ("tests/frontier/pages/test_rows.py",)
 _INDEXNOW = f"{_RECRAWL}/indexnow.py", ("tests/recrawl/test_indexnow.py",)
 _VERSIONS = "krowlspider/corpus/copies/versions.py", ("tests/corpus/test_versions.py",)
 _QUEUES = "krowlspider/frontier/entry_queues.py", _TESTS
@@ -246,6 +248,14 @@ _TABLE = (
     (
         *("a-host-counts-once-a-hit", "a host counts by its pages", _SAMPLE),
         *("len(some) * total / len(keys) / pages", "len(some) * total / len(keys)"),
+    ),
+    (
+        *("tags-as-they-are", "a tag of digits has half of its bytes", _FORMAT),
+        *("packed = _packed(self.etag)", "packed = None"),
+    ),
+    (
+        *("an-import-forgets-absence", "an import knows which pages are missing", _EXPORT),
+        *("absence=self.absence.absence if self.absence else Absence(),", ""),
     ),
 )
 

@@ -12,7 +12,7 @@ from base64 import b32decode, b32encode
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -28,6 +28,7 @@ from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import host_in, split_queue_key
 from krowlspider.frontier.store.store import Store, all_entries, delete
+from krowlspider.recrawl.gone import Absence, State
 from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.page.headers import PRICE_MAX
 from krowlspider.urls.seeds import TAG_MAX, Seed, SeedWords, parse_seed, words_of
@@ -43,11 +44,30 @@ if TYPE_CHECKING:
 
 
 _Count = Annotated[int, Meta(ge=0, le=COUNT_MAX)]
-# What a 4-byte float may have.
+# A row keeps the nearest value that it can hold.
 _Positive = Annotated[float, Meta(gt=0, le=1e30)]
 _Digest = Annotated[str, Meta(pattern="^(sha1:[A-Z2-7]{32}|sha256:[0-9a-f]{64})$")]
 
 _TextDigest = Annotated[str, Meta(pattern="^[0-9a-f]{16}$")]
+
+
+class AbsenceLine(Struct, kw_only=True, forbid_unknown_fields=True):
+    """Answers in a row that say that a page is missing or moved, and the time of the first."""
+
+    state: Literal["missing", "moved"]
+    answers: Annotated[int, Meta(ge=1, le=0xFF)]
+    since: datetime
+
+    @classmethod
+    def of(cls, absence: Absence) -> Self:
+        state: Literal["missing", "moved"] = (
+            "missing" if absence.state is State.MISSING else "moved"
+        )
+        return cls(state=state, answers=absence.answers, since=_date(absence.since))
+
+    @property
+    def absence(self) -> Absence:
+        return Absence(State[self.state.upper()], self.answers, _seconds(self.since))
 
 
 class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
@@ -58,7 +78,8 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     many seconds. ``next_fetch``: when the schedule fetches it again, by the job clock; missing
     without a plan, and not imported. ``seed``: the URL of the seed that it came from, which may be
     itself; missing where that is not known. ``tag``: that of this seed; missing without one.
-    ``price``: what the page asks for, as the site wrote it; missing without one.
+    ``price``: what the page asks for, as the site wrote it; missing without one. ``absence``:
+    missing for a page that is there.
     """
 
     url: str
@@ -81,6 +102,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
     estimate: tuple[_Positive, _Positive] | UnsetType = UNSET
     next_fetch: datetime | UnsetType = UNSET
     price: Annotated[str, Meta(max_length=PRICE_MAX, pattern="^[ -~]*$")] | UnsetType = UNSET
+    absence: AbsenceLine | UnsetType = UNSET
 
     @classmethod
     def of_row(cls, row: PageRow, seed: str, tag: str = "") -> Self:
@@ -105,6 +127,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             estimate=row.estimate or UNSET,
             next_fetch=_date(row.next_fetch) if row.is_planned else UNSET,
             price=row.price or UNSET,
+            absence=AbsenceLine.of(row.absence) if row.absence.answers else UNSET,
         )
 
     @property
@@ -141,6 +164,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
             text=bytes.fromhex(self.text_digest or ""),
             seed=b"" if seed == self.url else key_of_seed(seed),
             price=self.price or "",
+            absence=self.absence.absence if self.absence else Absence(),
         )
 
 

@@ -304,7 +304,7 @@ def _check_row(identity: bytes, row: bytes, name: str, url_max: int) -> None:
         url = decode_row(row, name).url
     except LaterRow:
         return
-    except struct.error as error:
+    except (struct.error, IndexError) as error:
         raise ValueError(f"a row of a page that is cut off: {error}") from error
     if len(url) > url_max or normalise(url) != url or host_of(url) != name:
         raise ValueError(f"a row of another host than {name}, or a URL that is too long")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from krowlspider.frontier.pages.planner import TICK, estimate_of
-from krowlspider.frontier.pages.row import read_row
+from krowlspider.frontier.pages.planner import estimate_of
+from krowlspider.frontier.pages.row import TICK, read_row
 from krowlspider.frontier.store.schema import KEY_SIZE, host_of_page
 from krowlspider.recrawl.hints import PUSHED, Source, brought_forward
 from krowlspider.recrawl.value import USUAL

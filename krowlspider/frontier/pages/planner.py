@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 import msgspec
 
 from krowlspider.frontier.pages.hint_records import HintRecords, Trials
-from krowlspider.frontier.pages.row import SECONDS_MAX, PageRow, read_row
+from krowlspider.frontier.pages.row import SECONDS_MAX, TICK, PageRow, read_row
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import due_again_key
 from krowlspider.recrawl.estimate import Estimate
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     # Identities by tick and host.
     _Buckets = defaultdict[int, defaultdict[str, list[bytes]]]
 
-# Seconds.
-TICK = 60
 COUNTED = (
     *("due", "asked", "not_modified", "changed", "postponed", "gone"),
     *("hinted", "hinted_changed"),
@@ -269,7 +267,7 @@ class Planning:
         found = self._demand_of_host(host)
         if row.estimate is None:
             # What it adds to the demand must not change with its site.
-            row.estimate = prior(row.kind, row.depth, found.site)
+            row.estimate = prior(row.kind, row.depth, found.site).rounded
         wait, latest = row.absence.wait, inf
         if wait is None:
             threshold = self.threshold(host)

@@ -5,58 +5,70 @@ from __future__ import annotations
 import re
 import struct
 from datetime import datetime, timedelta
+from functools import lru_cache
 from math import inf
 
 from msgspec import Struct
 
 from krowlspider.frontier.entry import AGAIN, SITEMAP, Entry, lengthen, shorten
 from krowlspider.frontier.store.schema import SEED_SIZE
+from krowlspider.recrawl.estimate import ESTIMATE_SIZE, Estimate
 from krowlspider.recrawl.gone import TEXT_SIZE, Absence, State
 from krowlspider.recrawl.prior import Kind
 from krowlspider.recrawl.validators import http_date
 
-# The first byte of each row. A row with another one, or with a flag that is not known here, is of
-# another version: it is kept as it is.
-_FORMAT = 2
-_HEAD = struct.Struct(">BIHHd")
-_HISTORY = struct.Struct(">IIHHH")
+# The first byte of each row, before its flags. A row with another one, or with a flag that is not
+# known here, is of another version: it is kept as it is.
+_FORMAT = 3
+_HEAD = struct.Struct(">I")
 _SECONDS = struct.Struct(">I")
-_EXACT = struct.Struct(">d")
 _SHORT = struct.Struct(">f")
-_FLOATS = struct.Struct(">ff")
-_LENGTH = _NUMBER = struct.Struct(">H")
-_PLAN = struct.Struct(">II")
 _ABSENCE = struct.Struct(">BBI")
 _BITS = struct.Struct(">B")
+# Bytes of a time in microseconds, and the latest such time in seconds.
+_EXACT = 7
+_MILLION = 1_000_000
+_EXACT_MAX = (1 << 8 * _EXACT) // _MILLION - 1
 # Flags: the fields that follow the head, in this order.
 _HISTORICAL = 1
-_STORED = 2
-_UNSTORED = 4
-_ELSEWHERE = 8
-_ETAG = 16
-_DATED = 32
-_MODIFIED = 64
-_SHA1 = 128
-_SHA256 = 256
-_ESTIMATE = 512
-_PASS = 1024
-_PLANNED = 2048
-_ABSENT = 4096
-_TEXT = 1 << 13
-_NAMED = 1 << 14
-_LIST = 1 << 15
-_SEED = 1 << 16
-_WEIGHT = 1 << 17
-_PRICE = 1 << 18
-_KNOWN = (2 * _PRICE) - 1
+_STORED = 1 << 1
+_STATUS = 1 << 2
+_PASS = 1 << 3
+_PLANNED = 1 << 4
+_DUE = 1 << 5
+_UNSTORED = 1 << 6
+_ELSEWHERE = 1 << 7
+_ETAG = 1 << 8
+_HEX_ETAG = 1 << 9
+_DATED = 1 << 10
+_MODIFIED = 1 << 11
+_SHA1 = 1 << 12
+_SHA256 = 1 << 13
+_ESTIMATE = 1 << 14
+_ABSENT = 1 << 15
+_TEXT = 1 << 16
+_NAMED = 1 << 17
+_LIST = 1 << 18
+_SEED = 1 << 19
+_WEIGHT = 1 << 20
+_PRICE = 1 << 21
+_KNOWN = 2 * _PRICE - 1
+# The flags of numbers, and how many numbers they stand for: a history has five.
+_NUMBERS = 2 * _DUE - 1
+_EXTRA = [flags.bit_count() + 4 * (flags & _HISTORICAL) for flags in range(_NUMBERS + 1)]
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
+# Next times are whole multiples of these seconds.
+TICK = 60
+_OK = 200
 # The latest time that a row holds in whole seconds, in 2106.
 SECONDS_MAX = 0xFFFFFFFF
 _DAYS = (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun")
 _MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
 _MONTH_NUMBERS = {name: number for number, name in enumerate(_MONTHS, 1)}
-_DATE = re.compile(rb"(...), (\d\d) (...) (\d{4}) (\d\d):(\d\d):(\d\d) GMT", re.DOTALL)
+_DATE = re.compile(rb"(...), (\d\d) (...) (\d{4})", re.DOTALL)
+_DATE_SIZE = 16
+_CLOCK = re.compile(rb" ([01]\d|2[0-3]):([0-5]\d):([0-5]\d) GMT")
 # Bytes of an IMF-fixdate.
 _FIXDATE = 29
 # UTC, but naive: that is faster.
@@ -84,12 +96,13 @@ class PageRow(Struct):
       none, or was fetched without KROWL_RECRAWL.
     - ``fetches``: answers in all. ``unmodified``: those with status 304. ``changes``: those with
       another text than before, or payload if no text is known. Each counts up to COUNT_MAX.
-    - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`, two 4-byte
-      floats; None before its second fetch, unless the schedule has planned it.
+    - ``estimate``: of its rate of change, see `krowlspider.recrawl.estimate.Estimate`; None before
+      its second fetch, unless the schedule has planned it.
     - ``passed``: the number of the pass of its last fetch, see ``RecrawlPass``; 0 outside of one.
-    - ``due``: when it is fetched again by the schedule, in whole seconds of the job clock; 0 for a
-      page that is queued for it, or is not planned. ``planned``: the seconds from the plan to the
-      time that it chose; 0 for a page that is not planned, or was planned by another node.
+    - ``due``: when it is fetched again by the schedule, in seconds of the job clock, a multiple of
+      TICK; 0 for a page that is queued for it, or is not planned. ``planned``: the seconds from the
+      plan to the time that it chose; 0 for a page that is not planned, or was planned by another
+      node.
     - ``named``: who said since its last fetch that it has changed, ``tried``: by which of them it
       was brought forward. Bits of `Source` and PUSHED, see `krowlspider.recrawl.hints`.
     - ``listing``: of a sitemap or a feed: its level, a byte, and the host that it speaks for, see
@@ -148,20 +161,40 @@ class PageRow(Struct):
         return second_of(self.last + self.planned)
 
     def encode(self, host: str) -> bytes:
-        """Return the row as it is stored under a key of its host: only what is not default."""
-        flags = 0
-        fields: list[bytes] = []
-        counts = (self.fetches, self.unmodified, self.changes)
-        if counts != (1, 0, 0) or not self.changed == self.first == second_of(self.last):
-            flags |= _HISTORICAL
-            fields.append(
-                _HISTORY.pack(self.first, self.changed, *(min(each, COUNT_MAX) for each in counts))
-            )
+        """Return the row as it is stored under a key of its host: only what is not default.
+
+        ``last`` is stored in whole seconds if the payload is in the record of another fetch.
+        """
+        flags, exact = 0, self.stored or self.last
         if not self.stored:
             flags |= _UNSTORED
-        elif self.stored != self.last:
+        time = _microseconds(exact)
+        last = second = time // _MILLION
+        numbers = [min(self.depth, COUNT_MAX)]
+        if self.status != _OK:
+            flags |= _STATUS
+            numbers.append(self.status)
+        if exact != self.last:
             flags |= _STORED
-            fields.append(_EXACT.pack(self.stored))
+            last = second_of(self.last)
+            numbers.append(last - second & SECONDS_MAX)
+        counts = (self.fetches, self.unmodified, self.changes)
+        if counts != (1, 0, 0) or not self.changed == self.first == last:
+            flags |= _HISTORICAL
+            numbers += second - self.first & SECONDS_MAX, second - self.changed & SECONDS_MAX
+            numbers += [min(each, COUNT_MAX) for each in counts]
+        if self.passed:
+            flags |= _PASS
+            numbers.append(self.passed)
+        if self.planned:
+            flags |= _PLANNED
+            numbers.append(self.planned)
+        if self.due:
+            flags |= _DUE
+            # The clocks of fetches and plans hardly differ: nearly nothing is left.
+            expected = (last + self.planned) // TICK
+            numbers.append(self.due // TICK - expected & SECONDS_MAX)
+        fields: list[bytes] = []
         if self.elsewhere:
             flags |= _ELSEWHERE
             fields.append(_with_length(self.elsewhere.encode()))
@@ -177,21 +210,15 @@ class PageRow(Struct):
         if self.price:
             flags |= _PRICE
             fields.append(_with_length(self.price.encode()))
-        head = _HEAD.pack(_FORMAT, flags, self.status, min(self.depth, 0xFFFF), self.last)
+        head = _HEAD.pack(_FORMAT << 24 | flags) + time.to_bytes(_EXACT) + _packed_numbers(numbers)
         return b"".join((head, *fields, shorten(self.url, host).encode()))
 
     def _put_schedule(self, fields: list[bytes]) -> int:
-        """Add what decides when it is fetched again to the fields, and return their flags."""
+        """Add what else decides when it is fetched again to the fields, and return their flags."""
         flags = 0
         if self.estimate is not None:
             flags |= _ESTIMATE
-            fields.append(_FLOATS.pack(*self.estimate))
-        if self.passed:
-            flags |= _PASS
-            fields.append(_NUMBER.pack(self.passed))
-        if self.due or self.planned:
-            flags |= _PLANNED
-            fields.append(_PLAN.pack(self.due, self.planned))
+            fields.append(bytes(Estimate(*self.estimate)))
         if self.absence.answers:
             flags |= _ABSENT
             state, answers, since = self.absence
@@ -214,8 +241,9 @@ class PageRow(Struct):
         """Add the validators to the fields, and return their flags."""
         flags = 0
         if self.etag:
-            flags |= _ETAG
-            fields.append(_with_length(self.etag))
+            packed = _packed(self.etag)
+            flags |= _ETAG if packed is None else _HEX_ETAG
+            fields.append(packed or _with_length(self.etag))
         if self.modified:
             seconds = seconds_of_date(self.modified)
             if seconds is None:
@@ -232,28 +260,17 @@ def decode_row(data: bytes, host: str) -> PageRow:
 
     :raises LaterRow: another version stored it
     """
-    if data[:1] != b"\2":
+    if data[:1] != b"\3":
         raise LaterRow(f"a row of format {data[:1].hex()}")
-    _, flags, status, depth, last = _HEAD.unpack_from(data)
+    flags = _HEAD.unpack_from(data)[0] & 0xFFFFFF
     if flags & ~_KNOWN:
         raise LaterRow(f"a row with flags {flags:x}")
-    at = _HEAD.size
-    row = PageRow("", status, 0, last, depth)
-    if flags & _HISTORICAL:
-        row.first, row.changed, *counts = _HISTORY.unpack_from(data, at)
-        row.fetches, row.unmodified, row.changes = counts
-        at += _HISTORY.size
-    else:
-        row.first = row.changed = second_of(last)
-    if flags & _STORED:
-        (row.stored,) = _EXACT.unpack_from(data, at)
-        at += _EXACT.size
-    elif not flags & _UNSTORED:
-        row.stored = last
+    row = PageRow("", _OK, 0, 0.0)
+    at = _read_numbers(row, flags, data, _HEAD.size)
     if flags & _ELSEWHERE:
         elsewhere, at = _read(data, at)
         row.elsewhere = elsewhere.decode()
-    if flags & (_ETAG | _DATED | _MODIFIED):
+    if flags & (_ETAG | _HEX_ETAG | _DATED | _MODIFIED):
         at = _read_validators(row, flags, data, at)
     if flags & (_SHA1 | _SHA256):
         size = 20 if flags & _SHA1 else 32
@@ -304,17 +321,43 @@ def second_of(time: float) -> int:
     return int(min(max(time, 0.0), SECONDS_MAX))
 
 
-def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
-    """Set what decides when a page is fetched again, and return where it ends."""
-    if flags & _ESTIMATE:
-        row.estimate = _FLOATS.unpack_from(data, at)
-        at += _FLOATS.size
+def _read_numbers(row: PageRow, flags: int, data: bytes, at: int) -> int:
+    """Set times and numbers of a row, and return where they end."""
+    time = int.from_bytes(data[at : at + _EXACT])
+    last = second = time // _MILLION
+    row.last = exact = time / _MILLION
+    if not flags & _UNSTORED:
+        row.stored = exact
+    numbers, at = _unpacked_numbers(data, at + _EXACT, 1 + _EXTRA[flags & _NUMBERS])
+    each = iter(numbers)
+    row.depth = next(each)
+    if flags & _STATUS:
+        row.status = next(each)
+    if flags & _STORED:
+        last = second + next(each) & SECONDS_MAX
+        row.last = float(last)
+    if flags & _HISTORICAL:
+        row.first, row.changed = (
+            second - next(each) & SECONDS_MAX,
+            second - next(each) & SECONDS_MAX,
+        )
+        row.fetches, row.unmodified, row.changes = next(each), next(each), next(each)
+    else:
+        row.first = row.changed = min(last, SECONDS_MAX)
     if flags & _PASS:
-        (row.passed,) = _NUMBER.unpack_from(data, at)
-        at += _NUMBER.size
+        row.passed = next(each)
     if flags & _PLANNED:
-        row.due, row.planned = _PLAN.unpack_from(data, at)
-        at += _PLAN.size
+        row.planned = next(each)
+    if flags & _DUE:
+        row.due = ((last + row.planned) // TICK + next(each) & SECONDS_MAX) * TICK
+    return at
+
+
+def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
+    """Set what else decides when a page is fetched again, and return where it ends."""
+    if flags & _ESTIMATE:
+        row.estimate = Estimate.read(data[at : at + ESTIMATE_SIZE])
+        at += ESTIMATE_SIZE
     if flags & _ABSENT:
         state, answers, since = _ABSENCE.unpack_from(data, at)
         row.absence = Absence(State(state), answers, since)
@@ -337,6 +380,8 @@ def _read_validators(row: PageRow, flags: int, data: bytes, at: int) -> int:
     """Set the validators of a row that stand at a place, and return where they end."""
     if flags & _ETAG:
         row.etag, at = _read(data, at)
+    elif flags & _HEX_ETAG:
+        row.etag, at = _unpacked(data, at)
     if flags & _DATED:
         row.modified = date_of_seconds(_SECONDS.unpack_from(data, at)[0])
         at += _SECONDS.size
@@ -345,48 +390,130 @@ def _read_validators(row: PageRow, flags: int, data: bytes, at: int) -> int:
     return at
 
 
+def _microseconds(time: float) -> int:
+    """Return a time, which may be any, as a WARC-Date has it."""
+    if not 0.0 <= time <= _EXACT_MAX:
+        time = min(max(time, 0.0), _EXACT_MAX)
+    second = int(time)
+    # The difference has no rounding error.
+    return second * _MILLION + round((time - second) * _MILLION)
+
+
+def _packed_numbers(values: list[int]) -> bytes:
+    """Return numbers below 2^35 in one to five bytes each: the leading ones of the first byte count
+    the others."""
+    if max(values) < _TWO_BYTES:
+        return bytes(values)
+    packed = []
+    for value in values:
+        size = (value.bit_length() + 6) // 7 or 1
+        packed.append((value | _LEADING[size]).to_bytes(size))
+    return b"".join(packed)
+
+
+def _unpacked_numbers(data: bytes, at: int, count: int) -> tuple[list[int], int]:
+    """Return so many numbers that stand at a place, and where they end."""
+    found = []
+    for _ in range(count):
+        value = data[at]
+        if value < _TWO_BYTES:
+            at += 1
+        else:
+            size = _SIZES[value]
+            value = int.from_bytes(data[at : at + size]) & _VALUES[size]
+            at += size
+        found.append(value)
+    return found, at
+
+
+# The first byte from which there is another one.
+_TWO_BYTES = 0x80
+# By the number of bytes: the leading ones, and the bits of the value.
+_LEADING = [0, *((0xFF << (9 - size) & 0xFF) << 8 * (size - 1) for size in range(1, 6))]
+_VALUES = [(1 << 7 * size) - 1 for size in range(6)]
+# By the first byte.
+_SIZES = [min(9 - (byte ^ 0xFF).bit_length(), 5) for byte in range(256)]
+
+
+def _packed(etag: bytes) -> bytes | None:
+    """Return an ETag of hexadecimal digits in half as many bytes; None for another one.
+
+    The first byte has the number of digits, the second one the place of a hyphen.
+    """
+    found = _HEX.fullmatch(etag)
+    if found is None:
+        return None
+    weak, before, hyphen, after = found.groups()
+    digits = (before + after).decode()
+    size = len(digits)
+    place = len(before) + 1 if hyphen else 0
+    return bytes((size | _WEAK * bool(weak), place)) + bytes.fromhex(digits + "0" * (size % 2))
+
+
+def _unpacked(data: bytes, at: int) -> tuple[bytes, int]:
+    """Return the ETag that `_packed` wrote at a place, and where it ends."""
+    size, place = data[at] & ~_WEAK, data[at + 1]
+    end = at + 2 + (size + 1) // 2
+    text = data[at + 2 : end].hex()[:size]
+    if place:
+        text = f"{text[: place - 1]}-{text[place - 1 :]}"
+    return (b'W/"%b"' if data[at] & _WEAK else b'"%b"') % text.encode(), end
+
+
+# Of 127 digits at most.
+_HEX = re.compile(rb'(W/)?"([0-9a-f]{0,63})(-?)([0-9a-f]{0,64})"')
+_WEAK = 0x80
+
+
 def _with_length(text: bytes) -> bytes:
-    return _LENGTH.pack(len(text)) + text
+    return _packed_numbers([len(text)]) + text
 
 
 def _read(data: bytes, at: int) -> tuple[bytes, int]:
     """Return the text behind its length, and where it ends."""
-    start = at + _LENGTH.size
-    end = start + int(_LENGTH.unpack_from(data, at)[0])
-    return data[start:end], end
+    (size,), start = _unpacked_numbers(data, at, 1)
+    return data[start : start + size], start + size
 
 
 def date_of_seconds(seconds: int) -> bytes:
     """Return a time as an IMF-fixdate (RFC 9110, section 5.6.7)."""
-    at = _EPOCH + timedelta(seconds=seconds)
-    return b"%b, %02d %b %d %02d:%02d:%02d GMT" % (
-        _DAYS[at.weekday()],
-        at.day,
-        _MONTHS[at.month - 1],
-        at.year,
-        at.hour,
-        at.minute,
-        at.second,
-    )
+    day, second = divmod(seconds, 86_400)
+    minute, second = divmod(second, 60)
+    return b"%b %02d:%02d:%02d GMT" % (_date_of_day(day), *divmod(minute, 60), second)
 
 
 def seconds_of_date(text: bytes) -> int | None:
     """Return the time whose IMF-fixdate is exactly ``text``, from 1970 to 2106; else None."""
+    clock = _CLOCK.fullmatch(text, _DATE_SIZE)
+    if clock is None or (day := _day_of_date(text[:_DATE_SIZE])) is None:
+        return None
+    hour, minute, second = clock.groups()
+    seconds = ((day * 24 + int(hour)) * 60 + int(minute)) * 60 + int(second)
+    return seconds if 0 <= seconds <= SECONDS_MAX else None
+
+
+# Most pages of a crawl changed in the last ten years.
+_cached = lru_cache(maxsize=4096)
+
+
+@_cached
+def _date_of_day(day: int) -> bytes:
+    at = _EPOCH + timedelta(days=day)
+    return b"%b, %02d %b %d" % (_DAYS[at.weekday()], at.day, _MONTHS[at.month - 1], at.year)
+
+
+@_cached
+def _day_of_date(text: bytes) -> int | None:
+    """Return the days since the epoch of the date of an IMF-fixdate; None for another text."""
     found = _DATE.fullmatch(text)
     if found is None:
         return None
-    name, day, month, year, hour, minute, second = found.groups()
+    name, day, month, year = found.groups()
     try:
-        at = datetime(
-            int(year), _MONTH_NUMBERS[month], int(day), int(hour), int(minute), int(second)
-        )
+        at = datetime(int(year), _MONTH_NUMBERS[month], int(day))
     except (ValueError, KeyError):
         return None
-    since = at - _EPOCH
-    seconds = since.days * 86_400 + since.seconds
-    if not 0 <= seconds <= SECONDS_MAX or _DAYS[at.weekday()] != name:
-        return None
-    return seconds
+    return (at - _EPOCH).days if _DAYS[at.weekday()] == name else None
 
 
 def is_as_new_as(changed: bytes, sent_at: bytes) -> bool:

@@ -125,7 +125,7 @@ def has_changed(row: PageRow, new: PageRow) -> bool:
 def _estimate(row: PageRow, fetched: Fetched, *, changed: bool) -> tuple[float, float]:
     """Return the estimate of a page's rate of change after a fetch."""
     before = prior(row.kind, row.depth, Site()) if row.estimate is None else row.estimate
-    return observe(Estimate(*before), fetched.started - row.last, changed=changed)
+    return observe(Estimate(*before), fetched.started - row.last, changed=changed).rounded
 
 
 def _confirmed(row: PageRow, fetched: Fetched) -> PageRow:
@@ -295,7 +295,7 @@ class PageRows:
             row.due = row.planned = 0
         else:
             # ``last`` stays: the plan has the seconds since the last try.
-            row.estimate = observe(estimate_of(row), row.planned, changed=False)
+            row.estimate = observe(estimate_of(row), row.planned, changed=False).rounded
             planning.plan(lease.host, self.identity(key), row, planning.now, before)
         batch.put(key, row.encode(name))
 

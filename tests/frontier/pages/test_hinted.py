@@ -9,7 +9,8 @@ import pytest
 from krowlspider.frontier.due_pages import DuePages
 from krowlspider.frontier.pages.hint_records import TRIALS, Trials
 from krowlspider.frontier.pages.hinted import Hint
-from krowlspider.frontier.pages.planner import TICK, HostDemand, demand_of
+from krowlspider.frontier.pages.planner import HostDemand, demand_of
+from krowlspider.frontier.pages.row import TICK
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
 from krowlspider.recrawl.hints import PUSHED, Precisions, Source

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from krowlspider.archive.reading import Synced
 from krowlspider.frontier.admin.edit import forget_host
@@ -30,6 +31,7 @@ from krowlspider.frontier.store.schema import page_prefix, seen_prefix
 from krowlspider.frontier.store.store import Store, put
 from krowlspider.job.commits import OpenWarcNote
 from krowlspider.recrawl.estimate import Estimate
+from krowlspider.recrawl.gone import Absence, State
 from krowlspider.recrawl.trust import Trust
 from krowlspider.recrawl.validators import Meaning
 from tests.frontier.conftest import KeptMemoryStore, World
@@ -62,7 +64,7 @@ def again(url: str, request: bytes = JSON + b"{}") -> Candidate:
 
 def later_row(world: World, url: str) -> bytes:
     """Put a row of a later version into a store, and return it."""
-    row = b"\3" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
+    row = b"\4" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
     assert world.frontier.pages is not None
     put(world.store, world.frontier.pages.key(url), row)
     return row
@@ -83,7 +85,7 @@ def test_a_clock_that_says_nonsense_stops_no_commit(world: World, started: float
     fetch_page(world, started)
     (row,) = rows(world)
     assert row is not None
-    assert row.last == started
+    assert row.last == max(started, 0.0)
 
 
 def test_a_page_that_is_not_committed_has_no_row(world: World):
@@ -268,8 +270,9 @@ def test_a_later_row_goes_with_its_host(world: World, other: World):
         (bytes(8), PageRow("http://b.test/", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow(f"{A}{'a' * 3000}", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow("", 200, 1, 1.0).encode("a.test")),
-        (bytes(8), b"\2\0"),
-        (bytes(8), b"\2" + bytes(50_000)),
+        (bytes(8), b"\3\0"),
+        (bytes(8), b"\3" + bytes(3)),
+        (bytes(8), b"\3" + bytes(50_000)),
     ],
 )
 def test_a_false_row_of_a_chunk_is_refused(world: World, other: World, identity: bytes, row: bytes):
@@ -419,6 +422,10 @@ def test_an_import_keeps_all_but_the_record_in_another_archive(world: World, oth
     fetch_page(world, 1000.25, etag=b'W/"\xe4"', modified=b"Thu, 01 Jan 1970 00:10:00 GMT")
     fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32, text=b"one text", price="USD 1")
     assert [row and row.price for row in rows(world)] == ["", "USD 1"]
+    for row, state in zip(rows(world), (State.MISSING, State.MOVED), strict=True):
+        assert row is not None
+        assert world.frontier.pages is not None
+        world.frontier.pages.write(replace(row, absence=Absence(state, 2, 900.0)))
     assert take_in(other, lines_of(world)) == []
     expected = rows(world)
     for row in expected:
@@ -518,6 +525,8 @@ def test_a_row_of_a_url_that_is_queued_is_left_out(world: World, other: World):
         {"etag": "\u20ac"},
         {"fetches": -1},
         {"what": 1},
+        {"absence": {"state": "present", "answers": 1, "since": "2026-01-01T00:00:00Z"}},
+        {"absence": {"state": "moved", "answers": 256, "since": "2026-01-01T00:00:00Z"}},
     ],
 )
 def test_a_bad_line_is_named_and_takes_nothing_in(world: World, change: dict[str, object]):
