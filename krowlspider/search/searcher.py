@@ -17,6 +17,7 @@ from krowlspider.search.neighbourhood import RANKS_BY, authorities
 from krowlspider.search.opened import OpenedIndex, SearchError
 from krowlspider.search.ranking import Evidence, by_neighbourhood, factors, score
 from krowlspider.search.schema import Place, page_id
+from krowlspider.search.snippets import without_title
 from krowlspider.search.texts import Texts
 
 if TYPE_CHECKING:
@@ -243,7 +244,7 @@ class Searcher:
         return Result(
             url=url,
             title=marker.marked(page.first("title")[:300]),
-            snippet=marker.snippet(text or ""),
+            snippet=marker.snippet(without_title(text or "", page.first("title"))),
             host=page.first("host"),
             lang=page.first("lang"),
             mime=page.first("mime"),

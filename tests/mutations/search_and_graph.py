@@ -19,6 +19,7 @@ _COMPILING = f"{_SEARCH}/compiling.py", ("tests/search/test_searcher.py",)
 _SEARCHER = f"{_SEARCH}/searcher.py", ("tests/search/test_searcher.py",)
 _NARROWED = f"{_SEARCH}/searcher.py", ("tests/search/test_narrowing.py",)
 _NARROWING = f"{_SEARCH}/narrowing.py", ("tests/search/test_narrowing.py",)
+_MEANT = f"{_SEARCH}/meant.py", ("tests/search/test_searcher.py",)
 _OPENED = f"{_SEARCH}/opened.py", ("tests/search/test_searcher.py",)
 _TEXTS = f"{_SEARCH}/texts.py", ("tests/search/test_searcher.py",)
 _RANKING = (
@@ -181,6 +182,10 @@ _TABLE = (
     (
         *("cheap-queries-are-narrowed", "a query that costs little is whole", *_NARROWING),
         *("if sum(leaf.cost for leaf in leaves) <= self._bounds.whole:", "if False:"),
+    ),
+    (
+        *("any-query-is-suggested", "another query must find clearly more", *_MEANT),
+        *("if count >= max(1, _MORE * found) else", "if count else"),
     ),
     (
         *("some-words-first", "pages with all words are in front", *_SEARCHER),
