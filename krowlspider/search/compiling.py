@@ -130,16 +130,16 @@ class Compiler:
             every = self._all([(self._must, self._module.Query.all_query()), *limits])
             return Compiled(every, words=(), spoken=spoken, is_of_words=False)
         more = self._phrases(words)
-        limits += [(self._should, leaf.made) for leaf in more]
         asked = [self._any([term.query for term in clause]) for clause in clauses]
         anchors = [self._one("anchors", each) for each in words]
         narrow, narrow_some = self._narrowed(clauses)
+        besides = [*((self._should, leaf.made) for leaf in more), *limits]
         return Compiled(
-            self._all([*((self._must, each) for each in asked), *limits]),
-            self._all([(self._must, self._any(asked)), *limits]),
+            self._all([*((self._must, each) for each in asked), *besides]),
+            self._all([(self._must, self._any(asked)), *besides]),
             self._all([(self._must, self._any(anchors)), *limits]) if anchors else None,
-            narrow and self._all([(self._must, narrow), *limits]),
-            narrow_some and self._all([(self._must, narrow_some), *limits]),
+            narrow and self._all([(self._must, narrow), *besides]),
+            narrow_some and self._all([(self._must, narrow_some), *besides]),
             [leaf for clause in clauses for term in clause for leaf in term.leaves] + more,
             words,
             spoken,
@@ -313,7 +313,9 @@ class Compiler:
             made = self._module.Query.term_set_query(self.schema, name, chosen)
             if before:
                 made = self._all([(self._must, made), (self._must, self._run(name, before))])
-            found.append(Leaf(f"{term.text} in {name}", self._boost(made, BOOSTS[name])))
+            boost = BOOSTS[name]
+            leaf = Leaf(f"{term.text} in {name}", self._boost(made, boost), pages, pages, boost)
+            found.append(leaf)
         return found or [Leaf(f"{term.text} in body", self._module.Query.empty_query())]
 
     def _phrases(self, words: list[str]) -> list[Leaf]:

@@ -64,6 +64,7 @@ def urls(found: Found) -> list[str]:
         "kiwi banana lang:en",
         "kiwi banana -lang:de",
         "kiwi OR seldom",
+        "kiwi OR seld*",
     ],
 )
 def test_frequent_words_find_the_same_pages(folder: Path, text: str):

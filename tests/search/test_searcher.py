@@ -391,6 +391,16 @@ def test_query_that_finds_hardly_more_is_not_told(tmp_path: Path, pages: int, to
     assert found.meant == told
 
 
+@pytest.mark.parametrize(("titles", "found"), [(15, 16), (16, 16)])
+def test_prefix_stands_for_words_of_titles_if_they_have_enough(
+    tmp_path: Path, titles: int, found: int
+):
+    made = [Page(f"https://h{n}.test/", f"Kiwi{n}", "fruit") for n in range(titles)]
+    made.append(Page("https://text.test/", "Other", "a kiwifruit"))
+    searcher = Searcher(index(tmp_path, made))
+    assert searcher.search(parse("kiwi*")).total == found
+
+
 def test_index_is_asked_by_its_own_fields(tmp_path: Path):
     """tantivy knows fields by their numbers: those of the index may differ from ours."""
     index(tmp_path, PAGES)
