@@ -29,7 +29,8 @@
 - ``rows``: the frontier with rows of pages (``--urls 50000000 --queued-hosts 500000``)
 - ``search-index``: made documents into a search index, and pages from WARC files
 - ``search-quality``: how well searches find known pages of four manuals
-- ``search-latency``: the times of queries over an index (``--index INDEX``)
+- ``search-latency``: the times of queries over an index (``--index INDEX``, which is made of
+  ``--urls`` made documents if it is not there)
 - ``sheets``: 100,000 sheets of KROWL_POLICIES
 - ``ring``: the simulation of a cluster (docs/scale.md)
 - ``forwarding``: URLs sent from node to node through Redis
@@ -75,6 +76,7 @@ from bench import (
     requisites,
     ringsim,
     search,
+    search_filled,
     search_latency,
     search_quality,
     sheets,
@@ -243,6 +245,8 @@ def _search_quality(args: argparse.Namespace) -> None:
 def _search_latency(args: argparse.Namespace) -> None:
     if args.index is None:
         raise SystemExit("search-latency needs an index: give its folder with --index")
+    if not args.index.exists():
+        search_filled.fill(args.index, args.urls[0])
     figures = search_latency.measure(args.index, args.queries or search_latency.QUERIES)
     print(search_latency.table(figures))
     _write("search-latency", figures)
@@ -411,6 +415,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "join": {"hosts": [join.HOSTS], "urls": [join.URLS]},
     "handover": {"hosts": [handover.HOSTS], "urls": [handover.URLS]},
     "search-index": {"urls": [1_000_000], "pages": 2000},
+    "search-latency": {"urls": [1_000_000]},
     "sheets": {"pages": 8000, "rounds": 5},
     "trees": {"hosts": [80], "pages": 4000, "rounds": 12},
     "transit": {
@@ -468,7 +473,7 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add = parser.add_argument_group("search-index").add_argument
     add("--keep", type=Path, metavar="DIR", help="make the index there, and leave it")
     add = parser.add_argument_group("search-latency, search-quality").add_argument
-    add("--index", type=Path, help="search-latency: a folder that scrapy index has made")
+    add("--index", type=Path, help="search-latency: a folder of scrapy index, or a new one")
     add("--queries", type=int, default=0, help="queries of a kind; 0: as many as are usual")
     add = parser.add_argument_group("graph").add_argument
     add("--links", type=int, default=10_000_000, help="links between hosts")

@@ -27,6 +27,7 @@ from krowlspider.archive.write.records import Capture, RecordIds, Wire
 from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
 from krowlspider.search import compiling, ranking
 from krowlspider.search.builder import Builder
+from krowlspider.search.narrowing import Bounds
 from krowlspider.search.query import parse
 from krowlspider.search.schema import FOLDED, tantivy
 from krowlspider.search.searcher import Searcher
@@ -131,6 +132,15 @@ def _ways(searcher: Searcher) -> Mapping[str, Callable[[str], list[str]]]:
             found = searcher.search(parse(text), limit=DEPTH, snippets=False).results
         return [each.url for each in found]
 
+    def narrowed(text: str) -> list[str]:
+        """Search as if each page stood for so many that there were a million."""
+        share = view.page_count / 1_000_000
+        view.compiler.bounds = Bounds(*(int(bound * share) for bound in Bounds()))
+        try:
+            return ours(text, links=True, hosts=True)
+        finally:
+            view.compiler.bounds = Bounds()
+
     return {
         "BM25 of the body": lambda text: plain(text, ("body",)),
         "BM25 of title and body": lambda text: plain(text, ("title", "body")),
@@ -138,6 +148,7 @@ def _ways(searcher: Searcher) -> Mapping[str, Callable[[str], list[str]]]:
         "krowlspider with links": partial(ours, links=True, hosts=False),
         "krowlspider with hosts": partial(ours, links=False, hosts=True),
         "krowlspider": partial(ours, links=True, hosts=True),
+        "krowlspider, narrowed as in a million pages": narrowed,
     }
 
 

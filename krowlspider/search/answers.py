@@ -70,6 +70,7 @@ def as_object(found: Found) -> dict[str, Any]:
     return {
         "query": found.query.text,
         "total": found.total,
+        "total_is_exact": found.is_exact,
         "reached": found.reached,
         "pages": found.pages,
         "seconds": round(found.seconds, 4),
@@ -157,7 +158,8 @@ def facts(result: Result) -> list[str]:
 
 def summary(found: Found) -> str:
     """Return how many pages fit, and how long it took."""
+    at_least = "" if found.is_exact else "at least "
     return (
-        f"{counted(found.total, 'page')} found, of {found.pages:,} in the index,"
+        f"{at_least}{counted(found.total, 'page')} found, of {found.pages:,} in the index,"
         f" in {found.seconds * 1000:.0f} ms"
     )

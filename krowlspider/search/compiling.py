@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.search.filters import Filter, Span
+from krowlspider.search.narrowing import Bounds, Leaf, Narrowing, leaf_of
 from krowlspider.search.query import Kind, Query, Term
 from krowlspider.search.schema import (
     CJK,
@@ -30,11 +31,15 @@ STEMMED = 0.2
 CJK_BOOST = 1.0
 # What words count that stand one behind the other, in the order of the query.
 PHRASE_BOOSTS = {"title": 0.7}
-# Words of the index that a prefix stands for, at most: the most frequent of those that are read.
+# Words that a prefix stands for, at most: the most frequent of titles, or of texts if titles have
+# few; and the pages that have them, after which no further word is taken.
 PREFIXED_MAX = 64
-PREFIXES_READ = 2000
-# Other forms of a word in titles.
+PREFIXED_FEW = 16
+PREFIXED_PAGES = 500_000
+# Other forms of a word in titles, those that are looked at, and the letters that all of them have.
 FORMS_MAX = 6
+FORMS_READ = 300
+FORM_MIN = 3
 # Languages whose stems are asked, and terms of a query, at most.
 LANGUAGES_MAX = 3
 TERMS_MAX = 60
@@ -61,17 +66,28 @@ class Compiled:
     that have one; ``anchors`` finds pages by what links say of them. ``some`` and ``anchors`` are
     None where there are no words.
 
-    ``leaves`` are the parts of the score, with their names. ``words`` are the folded words of the
-    query, in its order, ``spoken`` the languages whose stems are asked.
+    ``narrow`` and ``narrow_some`` find the best pages of ``every`` and ``some`` at less cost; None
+    where these cost little. ``leaves`` are the parts of the score. ``words`` are the folded words
+    of the query, in its order, ``spoken`` the languages whose stems are asked.
     """
 
     every: Any
     some: Any = None
     anchors: Any = None
-    leaves: Sequence[tuple[str, Any]] = ()
+    narrow: Any = None
+    narrow_some: Any = None
+    leaves: Sequence[Leaf] = ()
     words: Sequence[str] = ()
     spoken: Sequence[str] = ()
     is_of_words: bool = True
+
+
+class _Asked(NamedTuple):
+    """What asks for a term. ``is_sum``: for any of its leaves, and for no more."""
+
+    query: Any
+    leaves: list[Leaf]
+    is_sum: bool = True
 
 
 @dataclass
@@ -79,13 +95,18 @@ class Compiler:
     """Compiles queries for an index.
 
     ``prefixed`` returns words of a field with a prefix, each with the number of its pages, at most
-    so many; ``languages`` are those of the pages, the most frequent first.
+    so many; ``frequency`` the number of pages with a word in a field. ``languages`` are those of
+    the pages, the most frequent first, ``documents`` is their number.
+    ``bounds`` are those of the cost of a query.
     """
 
     schema: Any
     analysers: Mapping[str, Any]
-    prefixed: Callable[[str, str, int], Iterable[tuple[str, int]]]
+    prefixed: Callable[[str, str, int], Sequence[tuple[str, int]]]
+    frequency: Callable[[str, str], int]
     languages: Sequence[str] = ()
+    documents: int = 0
+    bounds: Bounds = field(default_factory=Bounds)
     _module: Any = field(default_factory=tantivy)
 
     def compile(self, query: Query) -> Compiled:
@@ -95,33 +116,49 @@ class Compiler:
             if each.name == "lang" and not each.is_negative
         ]
         spoken = [each for each in given or self.languages if stemmed_field(each)][:LANGUAGES_MAX]
-        leaves: list[tuple[str, Any]] = []
         words: list[str] = []
-        clauses = []
-        for clause in query.clauses:
-            found = [self._term(term, spoken, leaves, words) for term in clause]
-            # A clause of letters that are no words, such as "++", asks nothing.
-            if found := [each for each in found if each is not None]:
-                clauses.append(self._any(found))
+        found = [[self._term(term, spoken, words) for term in clause] for clause in query.clauses]
+        # A clause of letters that are no words, such as "++", asks nothing.
+        clauses = [clause for clause in (list(filter(None, each)) for each in found) if clause]
         limits = self._limits(query.filters)
         limits += [
-            (self._not, made)
+            (self._not, made.query)
             for term in query.excluded
-            if (made := self._term(term, spoken, [], [])) is not None
+            if (made := self._term(term, spoken, [])) is not None
         ]
         if not clauses:
             every = self._all([(self._must, self._module.Query.all_query()), *limits])
             return Compiled(every, words=(), spoken=spoken, is_of_words=False)
-        more = self._phrases(words, leaves)
+        more = self._phrases(words)
+        asked = [self._any([term.query for term in clause]) for clause in clauses]
         anchors = [self._one("anchors", each) for each in words]
+        narrow, narrow_some = self._narrowed(clauses)
+        besides = [*((self._should, leaf.made) for leaf in more), *limits]
         return Compiled(
-            self._all([*((self._must, each) for each in clauses), *more, *limits]),
-            self._all([(self._must, self._any(clauses)), *more, *limits]),
+            self._all([*((self._must, each) for each in asked), *besides]),
+            self._all([(self._must, self._any(asked)), *besides]),
             self._all([(self._must, self._any(anchors)), *limits]) if anchors else None,
-            leaves,
+            narrow and self._all([(self._must, narrow), *besides]),
+            narrow_some and self._all([(self._must, narrow_some), *besides]),
+            [leaf for clause in clauses for term in clause for leaf in term.leaves] + more,
             words,
             spoken,
         )
+
+    def _narrowed(self, clauses: Sequence[Sequence[_Asked]]) -> tuple[Any, Any]:
+        """Return what finds the best pages of all clauses, and of some, at less cost; None where
+        the whole query costs little."""
+        is_sum = all(term.is_sum for clause in clauses for term in clause)
+        if not (self._is_large and is_sum):
+            return None, None
+        made = Narrowing(self._module, self.documents, self.bounds)
+        leaves = [[leaf for term in clause for leaf in term.leaves] for clause in clauses]
+        some = made.of_any([leaf for clause in leaves for leaf in clause])
+        return made.of_all(leaves), some
+
+    @property
+    def _is_large(self) -> bool:
+        return self.documents > self.bounds.whole
 
     @property
     def _must(self) -> Any:
@@ -155,68 +192,85 @@ class Compiler:
             return self._one(name, words[0])
         return self._module.Query.phrase_query(self.schema, name, words)
 
-    def _term(
-        self, term: Term, spoken: Sequence[str], leaves: list[tuple[str, Any]], words: list[str]
-    ) -> Any | None:
-        """Return what asks for a term in all fields; None if it has no word. Its parts are added to
-        ``leaves``, its words to ``words``."""
+    def _leaf(
+        self, name: str, field: str, words: Sequence[str], boost: float, made: Any = None
+    ) -> Leaf:
+        """Return the part of a score that words in a row have in a field."""
+        made = self._boost(self._run(field, [*words]) if made is None else made, boost)
+        if not self._is_large:
+            return Leaf(name, made)
+        counts = [self.frequency(field, each) for each in words]
+        return leaf_of(name, made, counts, boost, self.documents)
+
+    def _term(self, term: Term, spoken: Sequence[str], words: list[str]) -> _Asked | None:
+        """Return what asks for a term in all fields; None if it has no word. Its words are added to
+        ``words``."""
         spaced, pairs = split_spaceless(term.text)
         folded = self.analysers[FOLDED].analyze(spaced)[:TERMS_MAX]
-        parts: list[tuple[str, Any]] = []
+        leaves: list[Leaf] = []
         if term.kind is Kind.PREFIX and folded and not pairs:
-            parts += self._prefix(term, folded)
+            leaves += self._prefix(term, folded)
         elif folded:
             words += folded
             names = [term.field] if term.field else [*BOOSTS]
-            parts += [(name, self._boost(self._run(name, folded), BOOSTS[name])) for name in names]
+            leaves += [
+                self._leaf(f"{term.text} in {name}", name, folded, BOOSTS[name]) for name in names
+            ]
             if term.kind is Kind.WORD and len(folded) == 1:
-                parts += self._titles(folded[0], spoken)
-                parts += [] if term.field else self._stems(folded[0], spaced, spoken)
-        found = [self._sum(term, parts, leaves)] if parts else []
+                leaves += self._titles(term, folded[0], spoken)
+                leaves += [] if term.field else self._stems(term, folded[0], spaced, spoken)
+        found = [self._any([each.made for each in leaves])] if leaves else []
         if pairs:
-            run = self._boost(self._pairs(pairs, term.field), CJK_BOOST)
-            leaves.append((f"{term.text} in body_cjk", run))
-            found.append(run)
+            leaves.append(self._pairs(term, pairs))
+            found.append(leaves[-1].made)
         if not found:
             return None
+        if len(found) == 1:
+            return _Asked(found[0], leaves)
         # A word of both kinds of script has both parts.
-        return found[0] if len(found) == 1 else self._all([(self._must, each) for each in found])
+        return _Asked(self._all([(self._must, each) for each in found]), leaves, is_sum=False)
 
-    def _pairs(self, pairs: str, name: str) -> Any:
-        found = self.analysers[PAIRS].analyze(pairs)[:TERMS_MAX]
+    def _pairs(self, term: Term, pairs: str) -> Leaf:
+        name, found = f"{term.text} in body_cjk", self.analysers[PAIRS].analyze(pairs)[:TERMS_MAX]
         if len(found) == 1 and len(found[0]) == 1:
             # A single character stands in pairs, but where it stands alone.
             known = [word for word, _ in self.prefixed(CJK, found[0], PREFIXED_MAX)]
-            return self._module.Query.term_set_query(self.schema, CJK, [*known, found[0]])
-        return self._run(CJK, found)
+            made = self._module.Query.term_set_query(self.schema, CJK, [*known, found[0]])
+            return self._leaf(name, CJK, found, CJK_BOOST, made)
+        return self._leaf(name, CJK, found, CJK_BOOST)
 
-    def _sum(self, term: Term, parts: list[tuple[str, Any]], leaves: list[tuple[str, Any]]) -> Any:
-        leaves += [(f"{term.text} in {name}", each) for name, each in parts]
-        return self._any([each for _, each in parts])
-
-    def _stems(self, word: str, text: str, spoken: Sequence[str]) -> list[tuple[str, Any]]:
+    def _stems(self, term: Term, word: str, text: str, spoken: Sequence[str]) -> list[Leaf]:
         """Return what asks for the stems of a word, which is ``text`` before it was folded. Where a
         stem is a word of a page, it is in the body alone."""
         stems = self.stems(text, spoken)
-        found = [(name, self._one_of_key(name, stem)) for name, stem in stems]
+        found = [
+            self._leaf(
+                f"{term.text} in {name}", name, [stem], STEMMED, self._one_of_key(name, stem)
+            )
+            for name, stem in stems
+        ]
         as_words = [self.analysers[FOLDED].analyze(stem) for _, stem in stems]
         words = dict.fromkeys(each[0] for each in as_words if len(each) == 1 and each[0] != word)
-        found += [(f"body as {each}", self._one("body", each)) for each in words]
-        return [(name, self._boost(made, STEMMED)) for name, made in found]
+        return found + [
+            self._leaf(f"{term.text} in body as {each}", "body", [each], STEMMED) for each in words
+        ]
 
-    def _titles(self, word: str, spoken: Sequence[str]) -> list[tuple[str, Any]]:
+    def _titles(self, term: Term, word: str, spoken: Sequence[str]) -> list[Leaf]:
         """Return what asks for other forms of a word in titles, which have no field of stems."""
         forms: set[str] = set()
         for name, stem in self.stems(word, spoken):
             stemmer = self.analysers[name.replace("body", "stem")].analyze
             begin = self.analysers[FOLDED].analyze(stem)[:1] if word.startswith(stem) else []
             for prefix in begin:
-                known = self.prefixed("title", prefix, PREFIXES_READ)
-                forms |= {each for each, _ in known if stemmer(each) == [stem]}
+                if len(prefix) < FORM_MIN or not prefix.isalpha():
+                    # Too many words begin so.
+                    continue
+                known = [each for each, _ in self.prefixed("title", prefix, FORMS_READ)]
+                forms |= {each for each in known if stemmer(each) == [stem]}
         forms.discard(word)
         boost = BOOSTS["title"] / 2
         return [
-            (f"title as {form}", self._boost(self._one("title", form), boost))
+            self._leaf(f"{term.text} in title as {form}", "title", [form], boost)
             for form in sorted(forms)[:FORMS_MAX]
         ]
 
@@ -240,29 +294,37 @@ class Compiler:
         """Return what asks for the words of a field that are two mistakes away from this one."""
         return self._module.Query.fuzzy_term_query(self.schema, name, word, 2)
 
-    def _prefix(self, term: Term, folded: list[str]) -> list[tuple[str, Any]]:
+    def _prefix(self, term: Term, folded: list[str]) -> list[Leaf]:
         *before, prefix = folded
         found = []
+        # Titles have fewer words, and mostly enough of them. Looking at all of texts takes long.
+        known = self.prefixed("title", prefix, PREFIXED_MAX)
         for name in [term.field] if term.field else ["title", "body"]:
-            known = sorted(self.prefixed(name, prefix, PREFIXES_READ), key=lambda each: -each[1])
-            chosen = [word for word, _ in known[:PREFIXED_MAX]]
+            if name == "body" and len(known) < PREFIXED_FEW:
+                known = self.prefixed(name, prefix, PREFIXED_MAX)
+            chosen, pages = [], 0
+            for word, _ in known:
+                chosen.append(word)
+                pages += self.frequency(name, word)
+                if pages >= PREFIXED_PAGES:
+                    break
             if not chosen:
                 continue
             made = self._module.Query.term_set_query(self.schema, name, chosen)
             if before:
                 made = self._all([(self._must, made), (self._must, self._run(name, before))])
-            found.append((name, self._boost(made, BOOSTS[name])))
-        return found or [("body", self._module.Query.empty_query())]
+            boost = BOOSTS[name]
+            leaf = Leaf(f"{term.text} in {name}", self._boost(made, boost), pages, pages, boost)
+            found.append(leaf)
+        return found or [Leaf(f"{term.text} in body", self._module.Query.empty_query())]
 
-    def _phrases(self, words: list[str], leaves: list[tuple[str, Any]]) -> list[tuple[Any, Any]]:
+    def _phrases(self, words: list[str]) -> list[Leaf]:
         if len(words) < 2 or len(words) > TERMS_MAX:
             return []
-        found = []
-        for name, boost in PHRASE_BOOSTS.items():
-            made = self._boost(self._run(name, words), boost)
-            leaves.append((f"all words in a row in {name}", made))
-            found.append((self._should, made))
-        return found
+        return [
+            self._leaf(f"all words in a row in {name}", name, words, boost)
+            for name, boost in PHRASE_BOOSTS.items()
+        ]
 
     def _limits(self, filters: Iterable[Filter]) -> list[tuple[Any, Any]]:
         """Return what filters ask: one value of each name, all spans, no negative one."""

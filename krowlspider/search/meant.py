@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from krowlspider.search.query import Kind
+from krowlspider.search.query import Kind, parse
 from krowlspider.search.schema import FOLDED
 from krowlspider.search.snippets import plain
 from krowlspider.search.spelling import corrected
@@ -18,14 +19,21 @@ if TYPE_CHECKING:
 _TITLES = 40
 # Words of a query that are looked at.
 _WORDS_MAX = 6
+# The other query is told if it finds so many times as many pages.
+_MORE = 5
 
 
-def meant(view: View, query: Query, compiled: Compiled) -> str:
-    """Return the query with its unknown words replaced by known ones; "" if none is."""
+def meant(view: View, query: Query, compiled: Compiled, found: int) -> str:
+    """Return the query with its unknown words replaced by known ones; "" if none is, or if that
+    does not find clearly more pages than ``found``."""
     searcher, fold = view.searcher, view.compiler.analysers[FOLDED].analyze
+    asked = ""
 
     def frequency(word: str) -> int:
-        names = [("body", word), ("title", word), *view.compiler.stems(word, compiled.spoken)]
+        names = [("body", word), ("title", word)]
+        if word == asked:
+            # Another form of it is no mistake.
+            names += view.compiler.stems(word, compiled.spoken)
         return max(int(searcher.doc_freq(name, each)) for name, each in names)
 
     def near(word: str) -> list[str]:
@@ -39,9 +47,14 @@ def meant(view: View, query: Query, compiled: Compiled) -> str:
         folded = fold(term.text)
         if term.kind is not Kind.WORD or len(folded) != 1:
             continue
-        if (better := corrected(folded[0], frequency, near)) is None:
+        asked = folded[0]
+        if (better := corrected(asked, frequency, near)) is None:
             continue
         begin, end = (at + shift for at in term.place)
         text = text[:begin] + better + text[end:]
         shift += len(better) - (end - begin)
-    return "" if text == query.text else plain(text)
+    if text == query.text:
+        return ""
+    other = view.compiler.compile(replace(parse(text), filters=query.filters))
+    count = searcher.search(other.narrow or other.every, 1).count
+    return plain(text) if count >= max(1, _MORE * found) else ""

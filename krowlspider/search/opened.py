@@ -126,8 +126,15 @@ class OpenedIndex:
             found: list[tuple[str, int]] = searcher.terms_with_prefix(name, prefix, limit=limit)
             return found
 
+        def frequency(name: str, word: str) -> int:
+            count: int = searcher.doc_freq(name, word)
+            return count
+
         # Fields are known by their numbers, which are those of this index.
-        compiler = Compiler(self._index.schema, self._analysers, prefixed, languages)
+        compiler = Compiler(
+            *(self._index.schema, self._analysers, prefixed, frequency, languages),
+            documents=searcher.num_docs,
+        )
         jobdirs = tuple(map(Path, state.jobdirs))
         return View(searcher, compiler, jobdirs, self._host_ranks())
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import e, exp, log, log2, log10
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.errors import counted
 
@@ -57,32 +57,49 @@ class Score:
     parts: tuple[tuple[str, float, str], ...]
 
 
-def score(page: Evidence, words: Sequence[str], name: str = "") -> Score:
-    """Return the score of a page for the words of a query, which are as those of its title.
+class Factors(NamedTuple):
+    """What the text's score of a page is multiplied by."""
+
+    title: float
+    links: float
+    host: float
+    name: float
+
+    @property
+    def product(self) -> float:
+        return self.title * self.links * self.host * self.name
+
+
+def factors(page: Evidence, words: Sequence[str], name: str = "") -> Factors:
+    """Return the factors of a page for the words of a query, which are as those of its title.
 
     ``name`` is what a site would be called that a person looks for by its name.
     """
-    parts = [("text", page.text, "BM25 of title, headings, anchor texts and body")]
-    likeness = title_likeness(words, page.title)
-    parts.append(("title", 1.0 + TITLE_WEIGHT * likeness**2, f"likeness {likeness:.2f}"))
-    hosts = min(log2(1.0 + max(0, page.linking_hosts)), _LOG_MAX)
+    links = host = 1.0
+    if page.linking_hosts > 0:
+        said = SAID_WEIGHT * page.anchors / (page.anchors + _ANCHOR_HALF)
+        links += min(log2(1.0 + page.linking_hosts), _LOG_MAX) * (LINKED_WEIGHT + said)
+    if page.harmonic > 0.0:
+        host += HOST_WEIGHT * min(log10(1.0 + page.harmonic), _LOG_MAX)
+    title = 1.0 + TITLE_WEIGHT * title_likeness(words, page.title) ** 2
+    return Factors(title, links, host, 1.0 + NAME_WEIGHT * (page.name != "" and page.name == name))
+
+
+def score(page: Evidence, words: Sequence[str], name: str = "") -> Score:
+    """Return the score of a page with its parts. The arguments are those of `factors`."""
+    found = factors(page, words, name)
     others = counted(page.linking_hosts, "other host")
-    strength = page.anchors / (page.anchors + _ANCHOR_HALF) if page.anchors > 0.0 else 0.0
-    parts.append(
-        (
-            "links",
-            1.0 + hosts * (LINKED_WEIGHT + SAID_WEIGHT * strength),
-            f"from {others}, BM25 of their texts {page.anchors:.2f}",
-        )
+    about = (
+        f"likeness {title_likeness(words, page.title):.2f}",
+        f"from {others}, BM25 of their texts {page.anchors:.2f}",
+        f"harmonic centrality {page.harmonic:.3g}",
+        "root of the site of this name",
     )
-    central = min(log10(1.0 + max(0.0, page.harmonic)), _LOG_MAX)
-    parts.append(("host", 1.0 + HOST_WEIGHT * central, f"harmonic centrality {page.harmonic:.3g}"))
-    is_named = page.name != "" and page.name == name
-    parts.append(("name", 1.0 + NAME_WEIGHT * is_named, "root of the site of this name"))
-    value = 1.0
-    for _, factor, _ in parts:
-        value *= factor
-    return Score(value, tuple(each for each in parts if each[1] != 1.0))
+    parts = [
+        ("text", page.text, "BM25 of title, headings, anchor texts and body"),
+        *zip(Factors._fields, found, about, strict=True),
+    ]
+    return Score(page.text * found.product, tuple(each for each in parts if each[1] != 1.0))
 
 
 def title_likeness(words: Sequence[str], title: Sequence[str]) -> float:

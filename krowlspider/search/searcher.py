@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,12 +15,13 @@ from krowlspider.search.marking import Folding, Marker
 from krowlspider.search.meant import meant
 from krowlspider.search.neighbourhood import RANKS_BY, authorities
 from krowlspider.search.opened import OpenedIndex, SearchError
-from krowlspider.search.ranking import Evidence, Score, by_neighbourhood, score
+from krowlspider.search.ranking import Evidence, by_neighbourhood, factors, score
 from krowlspider.search.schema import Place, page_id
+from krowlspider.search.snippets import without_title
 from krowlspider.search.texts import Texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from datetime import datetime
     from pathlib import Path
 
@@ -34,6 +36,8 @@ RANKED_MAX = 100
 LIMIT_MAX = 100
 # Pages whose anchor texts have the words that are looked at.
 _ANCHORED_MAX = 1_000
+# Pages that a narrowed query must find; otherwise the whole one is asked.
+ENOUGH = 50
 # Fewer pages with all words than this: those with some of them follow.
 _FEW = 10
 
@@ -60,7 +64,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a query. ``total`` pages fit, of which ``reached`` can be shown.
+    """The answer to a query. ``total`` pages fit, and more unless ``is_exact``; ``reached`` of them
+    can be shown.
 
     ``meant`` is the query that a person may have meant instead, "" for none.
     """
@@ -73,20 +78,35 @@ class Found:
     seconds: float
     meant: str = ""
     notes: tuple[str, ...] = ()
+    is_exact: bool = True
 
 
 @dataclass(slots=True)
 class _Page:
-    """A page whose text fits; ``has_all``: it has all words of the query."""
+    """A page whose text fits; ``has_all``: it has all words of the query. ``stored`` returns the
+    value of a field, None if there is none. ``value`` is its score, ``parts`` returns those of it.
+    """
 
     address: Any
-    stored: dict[str, list[Any]]
+    stored: Callable[[str], Any]
     text: float
     has_all: bool = True
-    score: Score = field(default_factory=lambda: Score(0.0, ()))
+    value: float = 0.0
+    parts: Callable[[], tuple[tuple[str, float, str], ...]] = tuple
 
     def first(self, name: str, default: Any = "") -> Any:
-        return next(iter(self.stored.get(name, ())), default)
+        return default if (value := self.stored(name)) is None else value
+
+
+@dataclass(slots=True)
+class _Matches:
+    """The best pages by text. ``with_all`` have all words of the query, ``total`` some of them;
+    without ``is_exact`` there are more."""
+
+    pages: list[_Page]
+    with_all: int = 0
+    total: int = 0
+    is_exact: bool = True
 
 
 class Searcher:
@@ -116,18 +136,22 @@ class Searcher:
         notes = [*query.notes]
         with self.opened.asked():
             compiled = view.compiler.compile(query)
-            pages, with_all, total = _matches(view, compiled, query, notes)
-            ranked = self._ranked(view, compiled, pages, rank)
+            matches = _matches(view, compiled, query, notes)
+            ranked = self._ranked(view, compiled, matches.pages, rank)
             marker = Marker(view, query, compiled)
             limit = max(0, min(limit, LIMIT_MAX))
             results = [
                 self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
                 for page in ranked[max(0, offset) : max(0, offset) + limit]
             ]
-            other = meant(view, query, compiled) if with_all < _FEW and compiled.is_of_words else ""
+            other = ""
+            if matches.with_all < _FEW and compiled.is_of_words:
+                other = meant(view, query, compiled, matches.with_all)
         seconds = time.perf_counter() - begun
         return Found(
-            *(query, results, total, len(ranked), view.page_count, seconds, other, tuple(notes))
+            *(query, results, matches.total, len(ranked), view.page_count, seconds, other),
+            notes=tuple(notes),
+            is_exact=matches.is_exact,
         )
 
     def text(self, url: str) -> str | None:
@@ -155,7 +179,7 @@ class Searcher:
         # that the order is always the same.
         pages.sort(
             key=lambda page: (
-                *(not page.has_all, -page.score.value),
+                *(not page.has_all, -page.value),
                 *(len(page.first("url")), page.first("url")),
             )
         )
@@ -165,19 +189,22 @@ class Searcher:
         anchors = _anchor_scores(view, compiled)
         fold = Folding(view.compiler.analysers, compiled.spoken)
         words = {code: fold(" ".join(compiled.words), code) for code in ("", *compiled.spoken)}
+        name = "".join(compiled.words)
         for page in pages:
-            lang = page.first("lang") if page.first("lang") in words else ""
-            host, domain = page.first("host"), page.first("domain")
-            is_root = page.first("url").count("/") == 3 and page.first("url").endswith("/")
+            lang = page.first("lang")
+            lang = lang if lang in words else ""
+            url = page.first("url")
+            is_root = url.endswith("/") and url.count("/") == 3
             evidence = Evidence(
                 text=page.text,
                 title=fold(page.first("title"), lang),
-                anchors=anchors.get(_key(page.address), 0.0),
+                anchors=anchors.get(_key(page.address), 0.0) if anchors else 0.0,
                 linking_hosts=page.first("linking_hosts", 0),
-                harmonic=view.ranks.harmonic(host) if view.ranks is not None else 0.0,
-                name=domain.partition(".")[0] if is_root else "",
+                harmonic=view.ranks.harmonic(page.first("host")) if view.ranks is not None else 0.0,
+                name=page.first("domain").partition(".")[0] if is_root else "",
             )
-            page.score = score(evidence, words[lang], "".join(compiled.words))
+            page.value = page.text * factors(evidence, words[lang], name).product
+            page.parts = partial(_parts, evidence, words[lang], name)
 
     def _rank_by_links(self, pages: list[_Page], rank: str) -> None:
         """Rank by SALSA or HITS over the results and the pages that link to them.
@@ -193,7 +220,8 @@ class Searcher:
             raise SearchError(f"--rank {rank}: {error_text(error)}") from error
         scores = by_neighbourhood(texts, found, sizes)
         for page in pages:
-            page.score = scores[page.first("url")]
+            given = scores[page.first("url")]
+            page.value, page.parts = given.value, partial(tuple, given.parts)
 
     def _result(
         self,
@@ -210,56 +238,63 @@ class Searcher:
         text = None
         if snippets and place is not None:
             text = self._texts.read(url, place, view.jobdirs)
-        parts = page.score.parts
+        parts: tuple[tuple[str, float, str], ...] = ()
         if explain:
-            parts += _leaf_scores(view, compiled, page)
+            parts = page.parts() + _leaf_scores(view, compiled, page)
         return Result(
             url=url,
             title=marker.marked(page.first("title")[:300]),
-            snippet=marker.snippet(text or ""),
+            snippet=marker.snippet(without_title(text or "", page.first("title"))),
             host=page.first("host"),
             lang=page.first("lang"),
             mime=page.first("mime"),
             size=page.first("size", 0),
             fetched=page.first("fetched", None),
             place=place,
-            score=page.score.value,
-            parts=parts if explain else (),
+            score=page.value,
+            parts=parts,
         )
 
 
-def _matches(
-    view: View, compiled: Compiled, query: Query, notes: list[str]
-) -> tuple[list[_Page], int, int]:
-    """Return the best pages by text, the number with all words, and that with some."""
+def _matches(view: View, compiled: Compiled, query: Query, notes: list[str]) -> _Matches:
+    """Return the best pages by text, and how many there are."""
     searcher = view.searcher
-    if query.is_empty:
-        return [], 0, 0
+    if query.is_empty or not (compiled.is_of_words or query.filters):
+        return _Matches([])
     if not compiled.is_of_words:
-        if not query.filters:
-            return [], 0, 0
         found = searcher.search(compiled.every, RANKED_MAX, order_by_field="fetched")
         pages = _loaded(view, ((0.0, address) for _, address in found.hits))
-        return pages, found.count, found.count
+        return _Matches(pages, found.count, found.count)
+    if compiled.narrow is not None:
+        found = searcher.search(compiled.narrow, RANKED_MAX)
+        if found.count >= ENOUGH:
+            pages = _loaded(view, found.hits)
+            return _Matches(pages, found.count, found.count, is_exact=False)
     found = searcher.search(compiled.every, RANKED_MAX)
-    pages, total = _loaded(view, found.hits), found.count
-    if total < _FEW and len(query.clauses) > 1:
-        some = searcher.search(compiled.some, RANKED_MAX)
-        if some.count > total:
-            known = {_key(page.address) for page in pages}
-            more = [hit for hit in some.hits if _key(hit[1]) not in known]
-            for page in _loaded(view, more):
-                page.has_all = False
-                pages.append(page)
-            if not total:
-                notes.append("no page has all these words: these have some of them")
-            total = some.count
-    return pages[:RANKED_MAX], found.count, total
+    matches = _Matches(_loaded(view, found.hits), found.count, found.count)
+    if matches.total < _FEW and len(query.clauses) > 1:
+        _add_some(view, compiled, matches, notes)
+    return matches
+
+
+def _add_some(view: View, compiled: Compiled, matches: _Matches, notes: list[str]) -> None:
+    """Add pages that have some of the words."""
+    some = view.searcher.search(compiled.narrow_some or compiled.some, RANKED_MAX)
+    if some.count <= matches.total:
+        return
+    known = {_key(page.address) for page in matches.pages}
+    for page in _loaded(view, (hit for hit in some.hits if _key(hit[1]) not in known)):
+        page.has_all = False
+        matches.pages.append(page)
+    del matches.pages[RANKED_MAX:]
+    if not matches.total:
+        notes.append("no page has all these words: these have some of them")
+    matches.total, matches.is_exact = some.count, compiled.narrow_some is None
 
 
 def _loaded(view: View, hits: Iterable[tuple[float, Any]]) -> list[_Page]:
     doc = view.searcher.doc
-    return [_Page(address, doc(address).to_dict(), text) for text, address in hits]
+    return [_Page(address, doc(address).get_first, text) for text, address in hits]
 
 
 def _key(address: Any) -> tuple[int, int]:
@@ -273,6 +308,10 @@ def _anchor_scores(view: View, compiled: Compiled) -> dict[tuple[int, int], floa
     return {_key(address): text for text, address in found.hits}
 
 
+def _parts(page: Evidence, words: Sequence[str], name: str) -> tuple[tuple[str, float, str], ...]:
+    return score(page, words, name).parts
+
+
 def _place(page: _Page) -> Place | None:
     try:
         return Place.load(bytes(page.first("place", b"")))
@@ -283,11 +322,11 @@ def _place(page: _Page) -> Place | None:
 def _leaf_scores(view: View, compiled: Compiled, page: _Page) -> tuple[tuple[str, float, str], ...]:
     """Return what each word adds to the text's score in each field."""
     found = []
-    for name, leaf in compiled.leaves:
+    for leaf in compiled.leaves:
         try:
-            told = json.loads(leaf.explain(view.searcher, page.address).to_json())
+            told = json.loads(leaf.made.explain(view.searcher, page.address).to_json())
         except ValueError:
             # The page does not have it.
             continue
-        found.append((f"  {name}", float(told["value"]), "BM25"))
+        found.append((f"  {leaf.name}", float(told["value"]), "BM25"))
     return tuple(found)

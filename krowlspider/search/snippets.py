@@ -43,6 +43,12 @@ def marked(text: str, begins: Sequence[str], is_word: Callable[[str], bool]) -> 
     return _cut(text, 0, len(text), _places(text, begins, is_word))
 
 
+def without_title(text: str, title: str) -> str:
+    """Return a text that begins with its title without it, as it is shown above the snippet."""
+    rest = text.lstrip().removeprefix(title)
+    return text if rest[:1].isalnum() or not rest.strip() else rest
+
+
 def snippet(
     text: str, begins: Sequence[str], is_word: Callable[[str], bool], length: int = LENGTH
 ) -> list[Piece]:

@@ -17,6 +17,9 @@ _QUERY = f"{_SEARCH}/query.py", ("tests/search/test_query.py",)
 _FILTERS = f"{_SEARCH}/filters.py", ("tests/search/test_query.py",)
 _COMPILING = f"{_SEARCH}/compiling.py", ("tests/search/test_searcher.py",)
 _SEARCHER = f"{_SEARCH}/searcher.py", ("tests/search/test_searcher.py",)
+_NARROWED = f"{_SEARCH}/searcher.py", ("tests/search/test_narrowing.py",)
+_NARROWING = f"{_SEARCH}/narrowing.py", ("tests/search/test_narrowing.py",)
+_MEANT = f"{_SEARCH}/meant.py", ("tests/search/test_searcher.py",)
 _OPENED = f"{_SEARCH}/opened.py", ("tests/search/test_searcher.py",)
 _TEXTS = f"{_SEARCH}/texts.py", ("tests/search/test_searcher.py",)
 _RANKING = (
@@ -170,7 +173,23 @@ _TABLE = (
     ),
     (
         *("all-words-or-nothing", "pages with some of the words follow", *_SEARCHER),
-        *("if total < _FEW and len(query.clauses) > 1:", "if False:"),
+        *("if matches.total < _FEW and len(query.clauses) > 1:", "if False:"),
+    ),
+    (
+        *("few-pages-are-enough", "50 pages or all are asked for", *_NARROWED),
+        *("if found.count >= ENOUGH:", "if found.count:"),
+    ),
+    (
+        *("a-rare-word-in-texts-alone", "a rare word may be in any field", *_NARROWING),
+        *("or most.pages >= self._documents / 2 else None", "or True else None"),
+    ),
+    (
+        *("cheap-queries-are-narrowed", "a query that costs little is whole", *_NARROWING),
+        *("if sum(leaf.cost for leaf in leaves) <= self._bounds.whole:", "if False:"),
+    ),
+    (
+        *("any-query-is-suggested", "another query must find clearly more", *_MEANT),
+        *("if count >= max(1, _MORE * found) else", "if count else"),
     ),
     (
         *("some-words-first", "pages with all words are in front", *_SEARCHER),
@@ -195,7 +214,7 @@ _TABLE = (
     # --- ranks ---
     (
         *("farms-without-bound", "links of a farm are bounded", *_RANKING),
-        *("min(log2(1.0 + max(0, page.linking_hosts)), _LOG_MAX)", "float(page.linking_hosts)"),
+        *("min(log2(1.0 + page.linking_hosts), _LOG_MAX)", "float(page.linking_hosts)"),
     ),
     (
         *("titles-rank-nothing", "a title like the query raises a page", *_RANKING),

@@ -381,6 +381,26 @@ def test_misspelt_word_is_told_though_pages_have_the_others(tmp_path: Path):
     assert found.meant == "kiwi banana"
 
 
+@pytest.mark.parametrize(("pages", "told"), [(8, ""), (60, "apple banana")])
+def test_query_that_finds_hardly_more_is_not_told(tmp_path: Path, pages: int, told: str):
+    """The other word is frequent, but not on pages with the rest of the query."""
+    made = [Page(f"https://a{n}.test/", "Typo", "aplle banana") for n in range(5)]
+    made += [Page(f"https://b{n}.test/", "Fruit", "apple banana") for n in range(pages)]
+    made += [Page(f"https://c{n}.test/", "Apple", "apple cherry") for n in range(60)]
+    found = Searcher(index(tmp_path, made)).search(parse("aplle banana"))
+    assert found.meant == told
+
+
+@pytest.mark.parametrize(("titles", "found"), [(15, 16), (16, 16)])
+def test_prefix_stands_for_words_of_titles_if_they_have_enough(
+    tmp_path: Path, titles: int, found: int
+):
+    made = [Page(f"https://h{n}.test/", f"Kiwi{n}", "fruit") for n in range(titles)]
+    made.append(Page("https://text.test/", "Other", "a kiwifruit"))
+    searcher = Searcher(index(tmp_path, made))
+    assert searcher.search(parse("kiwi*")).total == found
+
+
 def test_index_is_asked_by_its_own_fields(tmp_path: Path):
     """tantivy knows fields by their numbers: those of the index may differ from ours."""
     index(tmp_path, PAGES)

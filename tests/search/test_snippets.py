@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.search.ranking import Evidence, by_neighbourhood, score, title_likeness
-from krowlspider.search.snippets import Piece, joined, marked, snippet
+from krowlspider.search.snippets import Piece, joined, marked, snippet, without_title
 from krowlspider.search.spelling import corrected, distance, edits
 
 
@@ -39,6 +39,19 @@ def test_snippet_shows_the_place_with_the_most_words():
 )
 def test_short_texts_are_shown_whole(text: str, words: tuple[str, ...], expected: str):
     assert shown(text, *words) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        ("\nA capsule\nIt has pages", "\nIt has pages"),
+        ("A capsule", "A capsule"),
+        ("A capsules", "A capsules"),
+        ("About: A capsule", "About: A capsule"),
+    ],
+)
+def test_snippet_does_not_repeat_the_title(text: str, rest: str):
+    assert without_title(text, "A capsule") == rest
 
 
 def test_title_is_marked_whole():
