@@ -391,6 +391,7 @@ class Command(Program):
         validate(offline(self.settings))
         for module, extra, is_needed in (
             ("resiliparse", "corpus", True),
+            ("numpy", "corpus", True),
             ("pycld2", "corpus", True),
             ("pyarrow", "corpus", opts.format == "parquet"),
             ("trafilatura", "trafilatura", opts.extractor == "trafilatura"),

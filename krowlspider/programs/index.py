@@ -55,8 +55,11 @@ class Command(Program):
             raise UsageError(f"scrapy index {self.syntax()}")
         validate(offline(self.settings))
         for module, extra in (
-            ("tantivy", "search"), ("pycld2", "corpus"), ("resiliparse", "corpus")
-        ):  # fmt: skip
+            ("tantivy", "search"),
+            ("numpy", "corpus"),
+            ("pycld2", "corpus"),
+            ("resiliparse", "corpus"),
+        ):
             need(module, extra)
         sources = [self._source(name, is_awaited=opts.follow) for name in args]
         _refuse_other_folder(Path(opts.output))

@@ -7,10 +7,12 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 import pytest
+from xxhash import xxh3_64_hexdigest
 
 from krowlspider.corpus.copies.duplicates import DUPLICATE, DuplicateIndex, Found
 from krowlspider.corpus.copies.fingerprints import (
     PLACES,
+    VERSION,
     Fingerprints,
     bands,
     bits_apart,
@@ -58,6 +60,16 @@ def shared(one: Sequence[str], other: Sequence[str]) -> float:
     """Return the share of the sequences of five words of two texts that both have."""
     a, b = ({tuple(words[n : n + 5]) for n in range(len(words) - 4)} for words in (one, other))
     return len(a & b) / len(a | b)
+
+
+def test_a_version_has_the_same_fingerprints():
+    """Those on disk are compared with new ones: change VERSION with these."""
+    texts = (
+        " ".join(f"word{chr(97 + n % 26)}{n * n % 997}" for n in range(count))
+        for count in (5, 90, 5000)
+    )
+    made = [xxh3_64_hexdigest(b"".join(fingerprints(each))) for each in texts]
+    assert (VERSION, made) == (4, ["e59a9aca40c2abc9", "452268955e64e719", "4d2ecd803829f055"])
 
 
 def replaced(words: list[str], chance: random.Random, share: float = 0.02) -> list[str]:

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import math
 import re
-import struct
-from bisect import bisect_left
 from functools import cache
 from operator import eq
 from typing import NamedTuple
 
 from xxhash import xxh3_64_digest, xxh3_64_intdigest, xxh3_128_digest
+
+from krowlspider.errors import need
 
 PLACES = 128
 # Texts that have 70 % in common share one of the keys with a probability of 0.96.
@@ -25,10 +25,10 @@ _BANDS, _ROWS = 12, 4
 _WORDS = 5
 _LANE = 64
 _SHIFT = 12
-# Bits of a sequence's hash that are kept, so that integers have one digit and are sorted fast, and
-# the lowest of those that choose the place.
-_BITS, _CHOOSING = 30, 23
-_MASK = ((1 << _BITS) - 1).to_bytes(_LANE // 8, "little")
+# The bits of a sequence's hash that are kept, and the lowest of those that choose the place.
+_MASK, _CHOOSING = (1 << 30) - 1, 23
+# Above all hashes that are kept.
+_EMPTY = (1 << 32) - 1
 # Of each byte a digit of a sketch: its lowest bit.
 _DIGITS = bytes(b"01"[byte & 1] for byte in range(256))
 _SKETCHED = 64
@@ -44,8 +44,9 @@ _SPACELESS = re.compile(
 # Bytes to characters above which a text may have more than a few of them. To look for them takes
 # long.
 _WIDE = 1.1
-# A word of ASCII from its first digit on, and the characters of such words.
-_FROM_DIGIT = re.compile(rb"[0-9][0-9a-z+/=_.:,%-]*")
+# Of ASCII, each digit becomes 0.
+_DIGIT_TO_ZERO = bytes.maketrans(b"123456789", b"000000000")
+# The characters of words of ASCII, without digits.
 _WORD = b"abcdefghijklmnopqrstuvwxyz+/=_.:,%-"
 # Increase it when a text gets another fingerprint: old and new ones cannot be compared.
 VERSION = 4
@@ -56,29 +57,21 @@ def signature(hashes: list[bytes]) -> bytes:
     count = len(hashes) - _WORDS + 1
     if count < 1:
         return b""
+    numpy = need("numpy")
     words = int.from_bytes(b"".join(hashes), "little")
     # Each sequence takes 64 bits of each word and the next, at another place for each word.
     mixed = words
     for place in range(1, _WORDS - 1):
         mixed ^= words >> (_LANE + _SHIFT) * place
-    mixed &= int.from_bytes(_MASK * count, "little")
-    data = mixed.to_bytes(_LANE // 8 * count, "little")
-    found = sorted(struct.unpack(f"<{count * 'I4x'}", data))
-    least: dict[int, int] = {}
-    for place in range(PLACES):
-        first = bisect_left(found, place << _CHOOSING)
-        if first < count and found[first] >> _CHOOSING == place:
-            least[place] = found[first] & 0xFF
-    if len(least) < PLACES:
-        return bytes(least[place] if place in least else _other(place, least) for place in _ALL)
-    return bytes(least.values())
-
-
-_ALL = range(PLACES)
-
-
-def _other(place: int, filled: dict[int, int]) -> int:
-    return next(filled[other] for other in _others(place) if other in filled)
+    data = mixed.to_bytes(_LANE // 8 * len(hashes), "little")
+    found = numpy.frombuffer(data, "<u4")[: 2 * count : 2] & _MASK
+    least = numpy.full(PLACES, _EMPTY, numpy.uint32)
+    numpy.minimum.at(least, found >> _CHOOSING, found)
+    made = bytearray(least.astype(numpy.uint8))
+    empty = set(numpy.flatnonzero(least == _EMPTY).tolist())
+    for place in empty:
+        made[place] = made[next(other for other in _others(place) if other not in empty)]
+    return bytes(made)
 
 
 @cache
@@ -146,8 +139,12 @@ def _without_numbers(data: bytes) -> bytes:
 
     In scripts without spaces only these parts of a text are left out.
     """
-    parts = _FROM_DIGIT.split(data)
-    return b"".join([*(part.rstrip(_WORD) + b"0" for part in parts[:-1]), parts[-1]])
+    first, *parts = data.translate(_DIGIT_TO_ZERO).split(b"0")
+    if not parts:
+        return data
+    # Between two digits of one word is nothing else.
+    between = filter(None, (part.strip(_WORD) for part in parts[:-1]))
+    return b"0".join([first.rstrip(_WORD), *between, parts[-1].lstrip(_WORD)])
 
 
 def words_of(text: str) -> list[bytes]:
