@@ -9,7 +9,7 @@
 - ``corpus``: ``scrapy corpus`` over pages of documentation; with ``--quality`` its texts beside
   the sources of the pages, with ``--peers`` its rate beside others'
 - ``corpus-quality``: its texts, rules, languages and duplicates on data of others (``--sets DIR``)
-- ``databases``: rows of a catalogue into PostgreSQL and SQLite
+- ``databases``: rows of a catalogue into Parquet, PostgreSQL and SQLite
 - ``duplicates``: the index of a corpus as it grows (``--urls 1000000 20000000``)
 - ``follow``, ``follow-catalogue``: a crawl with and without ``scrapy corpus --follow`` beside it,
   or ``scrapy catalogue --follow``
@@ -262,7 +262,7 @@ def _follow_catalogue(args: argparse.Namespace) -> None:
 
 
 def _beside(args: argparse.Namespace) -> None:
-    rows = beside.measure(_shape(args), pages=args.pages, rounds=args.rounds)
+    rows = beside.measure(_shape(args), pages=args.pages, rounds=args.rounds, floods=args.floods)
     print(growth.table(rows))
     _write("beside", rows)
 
@@ -472,6 +472,8 @@ def _parser(what: str) -> argparse.ArgumentParser:
     add("--queries", type=int, default=0, help="queries of a kind; 0: as many as are usual")
     add = parser.add_argument_group("graph").add_argument
     add("--links", type=int, default=10_000_000, help="links between hosts")
+    add = parser.add_argument_group("beside").add_argument
+    add("--floods", nargs="+", choices=beside.ALL, default=list(beside.ALL), help="what to measure")
     add = parser.add_argument_group("hostile, soak").add_argument
     add("--attacks", nargs="+", choices=ATTACKS, default=[], help="default: all")
     add("--seconds", type=float, default=3600.0, help="duration of the soak")

@@ -42,10 +42,13 @@ _CLIENTS = 16
 _SQL = "SELECT domain, count(*) FROM queue GROUP BY ALL ORDER BY 2 DESC LIMIT 10"
 
 
-def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
-    """Return a row for each flood: ``cores`` that it takes of the crawl's process, as mean of
-    ``rounds`` pairs of turns with its standard error; what a crawl with a core of its own would
-    have left (``kept``); the cores that the crawls had; and the answers that the flood got.
+def measure(
+    shape: Shape, *, pages: int, rounds: int, floods: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return a row for each flood, "none" being without one: ``cores`` that it takes of the crawl's
+    process, as mean of ``rounds`` pairs of turns with its standard error; what a crawl with a core
+    of its own would have left (``kept``); the cores that the crawls had; and the answers that the
+    flood got.
 
     What the flood takes is bounded in each second, however much of a core the crawl has. So on a
     busy machine the ratio of two rates would say nothing.
@@ -70,9 +73,10 @@ def measure(shape: Shape, *, pages: int, rounds: int) -> list[dict[str, Any]]:
                 process = stack.enter_context(running(command, log, CRAWLERS_CORE))
                 crawls.append(_Crawl(process.pid, scratch / "job", log))
             time.sleep(_BEFORE)
-            words = ["scrapy", "index", crawls[0].jobdir, "-o", Path(name) / "index"]
-            subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True)
-            return [_row(flood, crawls, rounds) for flood in ("none", *FLOODS)]
+            if "search" in floods:
+                words = ["scrapy", "index", crawls[0].jobdir, "-o", Path(name) / "index"]
+                subprocess.run([sys.executable, "-m", *words], cwd=ROOT, check=True)
+            return [_row(flood, crawls, rounds) for flood in floods]
 
 
 class _Crawl:
@@ -177,7 +181,8 @@ def _answers(jobdir: Path, flood: str) -> int:
 
 
 def _grpc(jobdir: Path, log: Path) -> None:
-    """Ask for the status, with the token and with a wrong one, and send URLs."""
+    """Ask for the status and send URLs, with the token and with a wrong one; send 10,000 URLs, send
+    messages over the limit, block a host, and open streams of results that are never read."""
     import grpc.aio  # noqa: PLC0415
 
     from krowlspider.rpc.generated import krowl_pb2 as pb  # noqa: PLC0415
@@ -185,17 +190,35 @@ def _grpc(jobdir: Path, log: Path) -> None:
 
     address = log.read_text().partition("gRPC is served at ")[2].split()[0]
     token = (jobdir / CONTROL_TOKEN).read_text().strip()
+    many = [f"http://flood.test/{number}" for number in range(10_000)]
+    large = pb.ExplainRequest(url=" " * 20_000_000)
+
+    async def steer(stub: Any, access: Any) -> None:
+        await stub.GetStatus(pb.GetStatusRequest(), metadata=access)
+        await stub.SubmitUrls(pb.SubmitUrlsRequest(urls=many[:1]), metadata=access)
+        _answered(jobdir, "grpc")
+
+    async def submit(stub: Any, access: Any) -> None:
+        await stub.SubmitUrls(pb.SubmitUrlsRequest(urls=many), metadata=access)
+
+    async def send(stub: Any, access: Any) -> None:
+        await stub.Explain(large, metadata=access)
+
+    async def block(stub: Any, access: Any) -> None:
+        await stub.BlockHost(pb.BlockHostRequest(name="flood.test"), metadata=access)
+
+    async def open_stream(stub: Any, access: Any) -> None:
+        stream = stub.StreamResults(pb.StreamResultsRequest(from_start=True), metadata=access)
+        await stream.code()
 
     async def client(number: int) -> None:
-        given = (("authorization", f"Bearer {token if number % 2 else 'wrong'}"),)
+        # Half of them steer, and half of these have a wrong token.
+        call = (steer, submit, steer, send, steer, block, steer, open_stream)[number % 8]
+        access = (("authorization", f"Bearer {'wrong' if number % 4 == 0 else token}"),)
         async with grpc.aio.insecure_channel(address) as channel:
-            stub = pb_grpc.CrawlServiceStub(channel)
-            urls = [f"http://flood.test/{number}"]
             while True:
                 with suppress(grpc.RpcError):
-                    await stub.GetStatus(pb.GetStatusRequest(), metadata=given)
-                    await stub.SubmitUrls(pb.SubmitUrlsRequest(urls=urls), metadata=given)
-                    _answered(jobdir, "grpc")
+                    await call(pb_grpc.CrawlServiceStub(channel), access)
 
     async def clients() -> None:
         await asyncio.gather(*map(client, range(_CLIENTS)))
@@ -259,6 +282,7 @@ FLOODS: dict[str, Callable[[Path, Path], None]] = {
     "sql": _sql,
     "catalogue": _catalogue,
 }
+ALL = ("none", *FLOODS)
 # Those that count their answers.
 COUNTED = ("grpc", "cdx", "search", "sql")
 

@@ -1,4 +1,4 @@
-"""Measure how fast rows of a catalogue come into PostgreSQL and SQLite."""
+"""Measure how fast rows of a catalogue come into Parquet, PostgreSQL and SQLite."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING
 
 from krowlspider.catalogue.columns import PARTITIONS, SUBSETS, TABLES, Column
 from krowlspider.catalogue.databases import sink_at
+from krowlspider.catalogue.parquet import ParquetSink
 from tests.support import postgresql
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from krowlspider.catalogue.sinks import Row
+    from krowlspider.catalogue.sinks import Row, Sink
 
 # A crawl has about as many rows of pages as of fetches, and one of a host for ten.
 _EVERY = {"fetch": 1, "page_by_file": 1, "host_by_file": 10}
@@ -29,27 +30,31 @@ _TELL = partial(print, flush=True)
 
 def measure(fetches: int, files: int, scratch: Path | None) -> dict[str, dict[str, float]]:
     """Return rows a second of a WARC file with so many fetches, whose rows are at hand: of the
-    first file, the median of all, and the last.
+    first file, the median of all, and the last; and the median by seconds of CPU of this process.
 
     The server is one of its own, as Debian configures it: each commit is synced.
     """
     tables = frozenset(_EVERY)
     found: dict[str, dict[str, float]] = {}
     with TemporaryDirectory(dir=scratch) as name, postgresql.running(fsync=True) as server:
-        urls = {
-            "postgresql": server.make("bench"),
-            "sqlite": f"sqlite:///{Path(name, 'bench.db').absolute()}",
+        sqlite = f"sqlite:///{Path(name, 'bench.db').absolute()}"
+        sinks: dict[str, Callable[[], Sink]] = {
+            "parquet": lambda: ParquetSink(Path(name, "tables"), tables),
+            "postgresql": lambda: sink_at(server.make("bench"), tables, _TELL),
+            "sqlite": lambda: sink_at(sqlite, tables, _TELL),
         }
-        for kind, url in urls.items():
-            rates = []
-            with closing(sink_at(url, tables, _TELL)) as sink:
+        for kind, make in sinks.items():
+            rates, of_cpu = [], []
+            with closing(make()) as sink:
                 for number in range(files):
                     file = f"{number}.warc.gz"
                     rows = list(_rows(file, fetches))
-                    begun = perf_counter()
+                    begun, cpu = perf_counter(), process_time()
                     sink.write(file, rows)
                     rates.append(len(rows) / (perf_counter() - begun))
+                    of_cpu.append(len(rows) / (process_time() - cpu))
             kinds = {"first": rates[0], "median": statistics.median(rates), "last": rates[-1]}
+            kinds["of_cpu"] = statistics.median(of_cpu)
             found[kind] = {key: round(rate) for key, rate in kinds.items()}
     return found
 
@@ -70,6 +75,7 @@ def _rows(file: str, fetches: int) -> Iterator[tuple[str, Row]]:
                 "host": f"{number}.{host}",
                 "url_host_name": host,
                 "warc_filename": file,
+                "crawl": "bench",
                 "subset": SUBSETS[0],
             }
             yield table, row | {key: value for key, value in own.items() if key in row}

@@ -22,7 +22,7 @@ import numpy as np
 
 from bench.realurls import real_urls
 from krowlspider.cluster.ring import ring
-from krowlspider.cluster.ring.ring import Member, Record, Ring
+from krowlspider.cluster.ring.ring import Member, MemberRecord, Ring
 from krowlspider.cluster.transport import message
 from krowlspider.cluster.transport.forwarder import BATCH
 from krowlspider.job.nodes.cluster import BEAT
@@ -164,10 +164,10 @@ def _forwarding(count: int, rate: int, size: float) -> dict[str, Any]:
 def _consul(count: int) -> dict[str, Any]:
     """Compute the traffic with Consul: per second at rest, and while a node joins."""
     made = Ring(members(count))
-    records = {member.id: Record(made.members[0], (made,)).dumps() for member in made.members}
+    records = {member.id: MemberRecord(made.members[0], (made,)).dumps() for member in made.members}
     begun = time.process_time()
     for name, record in records.items():
-        Record.loads(name, record)
+        MemberRecord.loads(name, record)
     read = time.process_time() - begun
     view = sum(_ENTRY + 30 + len(b64encode(record)) for record in records.values())
     short = sum(_ENTRY + 30 + len(b64encode(_by_checksum(r, made))) for r in records.values())

@@ -12,7 +12,7 @@ from krowlspider.engine.control import Control
 from krowlspider.job.crawls import Crawl, crawl_of
 from krowlspider.job.metrics import registry_of, text
 from krowlspider.job.monitoring.access import METRICS, PAGE, forget_urls, note_url
-from krowlspider.job.monitoring.page_server import Recent, Servers, reached_at, shown
+from krowlspider.job.monitoring.page_server import RecentAnswers, Servers, reached_at, shown
 from krowlspider.job.status import figures_wanted
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class MetricsServer:
         self._path = path
         self._text = text
         self._why_not = why_not
-        self._recent = Recent()
+        self._recent = RecentAnswers()
         self._servers = Servers(self._routes, crawl.page, crawl.job.loop_turns.serve)
 
     async def start(self, settings: BaseSettings) -> None:

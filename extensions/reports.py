@@ -9,7 +9,7 @@ from scrapy.utils.asyncio import create_looping_call, run_in_thread
 
 from krowlspider.engine.scheduler import Scheduler
 from krowlspider.job.crawls import job_of
-from krowlspider.job.report import INTERVAL, Record
+from krowlspider.job.report import INTERVAL, ReportRecorder
 from krowlspider.views.report import report_on
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class Reports:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
-        self._record: Record | None = None
+        self._record: ReportRecorder | None = None
         crawler.signals.connect(self._start, signals.engine_started)
         # After the scheduler's close, in which the job is closed.
         crawler.signals.connect(self._finish, signals.spider_closed)
@@ -34,7 +34,7 @@ class Reports:
 
     def _start(self) -> None:
         budget = Scheduler.of(self._crawler).budget
-        self._record = Record(job_of(self._crawler), lambda: budget.is_spent)
+        self._record = ReportRecorder(job_of(self._crawler), lambda: budget.is_spent)
         self._call = create_looping_call(self._record.sample)
         self._call.start(INTERVAL, now=True)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.rpc.process import Server
+    from krowlspider.rpc.process import ServingProcess
 
 # The count of a process that is no refusal.
 _CALLS = "call"
@@ -40,7 +40,7 @@ class Rpc:
         check_before_start(settings)
         self._crawler = crawler
         self._stats = crawler.stats
-        self._server: Server | None = None
+        self._server: ServingProcess | None = None
         # The counts of the process that runs now.
         self._counts: dict[str, int] = {}
         crawler.signals.connect(self._start, signals.engine_started)
@@ -51,14 +51,14 @@ class Rpc:
         return cls(crawler)
 
     def _start(self) -> None:
-        from krowlspider.rpc.process import Plan, Server  # noqa: PLC0415
+        from krowlspider.rpc.process import ServingPlan, ServingProcess  # noqa: PLC0415
 
         settings, folder = self._crawler.settings, crawl_of(self._crawler).job.folder.path
         token = settings["KROWL_CONTROL_TOKEN"]
         token = token or (folder / CONTROL_TOKEN).read_text(encoding="ascii").strip()
         is_archived = settings.getbool("KROWL_ARCHIVE")
         archive = {"": warc_folder(settings, folder)} if is_archived else {}
-        self._server = Server(Plan.of(settings, token, folder, archive), self._count)
+        self._server = ServingProcess(ServingPlan.of(settings, token, folder, archive), self._count)
         self._server.start()
 
     async def _stop(self) -> None:

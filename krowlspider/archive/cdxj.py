@@ -28,8 +28,8 @@ from krowlspider.archive.payload import digest, has_digest, header, payload_of, 
 from krowlspider.archive.reading import (
     Advance,
     Damage,
+    GzipMember,
     Location,
-    Member,
     ignore,
     read_members,
     read_readable,
@@ -175,7 +175,7 @@ def index_whole_records(warc: Path, advance: Advance = ignore) -> Iterator[str]:
         yield from index_file(warc, advance)
 
 
-def _lines(members: Iterable[tuple[Member, WarcRecord]], filename: str) -> Iterator[str]:
+def _lines(members: Iterable[tuple[GzipMember, WarcRecord]], filename: str) -> Iterator[str]:
     lines = LineMaker(filename)
     try:
         for member, record in members:
@@ -200,12 +200,12 @@ class LineMaker:
         self._id: str | None = ""
         self._query: RequestQuery | None = None
 
-    def take(self, member: Member) -> list[str]:
+    def take(self, member: GzipMember) -> list[str]:
         """Take the next record; return the lines that are finished. Raises RecordError."""
         record = member.record()
         return self.take_record(record, record.reader.read(), member)
 
-    def take_record(self, record: WarcRecord, block: bytes, member: Member) -> list[str]:
+    def take_record(self, record: WarcRecord, block: bytes, member: GzipMember) -> list[str]:
         """Take the next record, which is read already; return the lines that are finished."""
         fields = record.headers
         place = Location(self._filename, member.offset, member.length)
@@ -287,7 +287,9 @@ def _payload(content: str, block: bytes) -> bytes:
     return gemini.read(block).payload if gemini.is_gemini(content) else block
 
 
-def capture_of(record: WarcRecord, block: bytes, member: Member, filename: str) -> IndexLine | None:
+def capture_of(
+    record: WarcRecord, block: bytes, member: GzipMember, filename: str
+) -> IndexLine | None:
     """Return the values of the index line of a record, as `record_line`; None if it has none."""
     text = record_line(record, block, Location(filename, member.offset, member.length))
     return None if text is None else parse(text.encode())

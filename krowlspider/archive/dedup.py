@@ -279,7 +279,7 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[
 
 
 @dataclass(slots=True)
-class Built:
+class BuildCounts:
     """Numbers of captures: in the index, and left out.
 
     ``gone`` are in files that are neither there nor noted as uploaded, ``unreadable`` have a record
@@ -303,14 +303,14 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DedupSource:
     """The CDXJ ``indexes`` of a crawl. The ``trusted`` names of WARC files need not be there."""
 
     indexes: tuple[Path, ...]
     trusted: frozenset[str] | None
 
 
-def source_at(path: Path) -> Source:
+def source_at(path: Path) -> DedupSource:
     """Return the indexes of a JOBDIR, of a folder of WARC files, or a CDXJ file.
 
     Files that are still open are not in it, so another process may be crawling.
@@ -318,7 +318,7 @@ def source_at(path: Path) -> Source:
     :raises ArchiveError: it is none of these, has no index, or lacks some
     """
     if path.is_file():
-        return Source((path,), None)
+        return DedupSource((path,), None)
     for folder in (path / "warc", path):
         if not folder.is_dir():
             continue
@@ -328,13 +328,13 @@ def source_at(path: Path) -> Source:
                 f"{found.missing[0]} has no index: scrapy warc index {path} makes it"
             )
         if there := found.there or sorted(folder.glob(f"*{INDEX}")):
-            return Source(tuple(there), frozenset(uploaded(folder)))
+            return DedupSource(tuple(there), frozenset(uploaded(folder)))
     raise ArchiveError(
         f"{path} is no JOBDIR with finished WARC files, no CDXJ file, no dedup index"
     )
 
 
-def build(sources: Sequence[Source], out: Path, advance: Advance = ignore) -> Built:
+def build(sources: Sequence[DedupSource], out: Path, advance: Advance = ignore) -> BuildCounts:
     """Write the index of the payloads of ``sources`` as the new folder ``out``.
 
     ``advance`` is called with the length of each index line. Revisits are left out, so that no
@@ -343,7 +343,7 @@ def build(sources: Sequence[Source], out: Path, advance: Advance = ignore) -> Bu
     :raises ArchiveError: a source is broken
     :raises OSError: a source cannot be read, or ``out`` cannot be written
     """
-    built = Built()
+    built = BuildCounts()
     writer = DedupWriter(out)
     try:
         for source in sources:
@@ -367,7 +367,11 @@ def _lines(index: Path, file: BinaryIO, advance: Advance) -> Iterator[IndexLine]
 
 
 def _add_all(
-    writer: DedupWriter, lines: Iterable[IndexLine], heads: _Heads, source: Source, built: Built
+    writer: DedupWriter,
+    lines: Iterable[IndexLine],
+    heads: _Heads,
+    source: DedupSource,
+    built: BuildCounts,
 ) -> None:
     for line in lines:
         if not _may_be_original(line):

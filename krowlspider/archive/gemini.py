@@ -25,7 +25,7 @@ _HEADER = re.compile(rb"([1-6][0-9])(?:[ \t]([^\r\n]*+)|)\r?\n")
 _HEADER_MAX = 2 + 1 + 1024 + 2
 
 
-class Message(NamedTuple):
+class GeminiMessage(NamedTuple):
     """What a response is. ``status`` and ``meta`` are empty if its header is none."""
 
     status: str
@@ -57,10 +57,10 @@ def head_of(block: bytes | memoryview) -> bytes:
     return found[0] if found else b""
 
 
-def read(block: bytes) -> Message:
+def read(block: bytes) -> GeminiMessage:
     """Return what a response is. One without a header that is allowed has no payload."""
     found = _HEADER.match(block, 0, _HEADER_MAX)
     if found is None:
-        return Message("", "", b"")
+        return GeminiMessage("", "", b"")
     meta = (found[2] or b"").decode("latin-1").strip()
-    return Message(found[1].decode(), meta, block[found.end() :])
+    return GeminiMessage(found[1].decode(), meta, block[found.end() :])

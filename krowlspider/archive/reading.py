@@ -72,7 +72,7 @@ class Synced(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GzipMember:
     """A gzip member: its first byte in the file, its compressed length, its decoded content.
 
     ``dropped`` is the number of bytes that the content lacks at its end.
@@ -130,7 +130,7 @@ def ignore(size: int) -> None:
     """Report no progress."""
 
 
-def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member]:
+def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[GzipMember]:
     """Yield each member of a file, then call ``advance`` with its length."""
     offset, size = 0, os.fstat(stream.fileno()).st_size
     while offset < size:
@@ -140,7 +140,7 @@ def read_members(stream: BinaryIO, advance: Advance = ignore) -> Iterator[Member
         advance(member.length)
 
 
-def read_member(stream: BinaryIO, offset: int, most: int = ALL) -> Member:
+def read_member(stream: BinaryIO, offset: int, most: int = ALL) -> GzipMember:
     """Return the member at ``offset``; of a larger one about ``most`` bytes. Raises OSError.
 
     :raises CutOffError: the file ends within the member
@@ -164,7 +164,7 @@ def read_member(stream: BinaryIO, offset: int, most: int = ALL) -> Member:
             kept += len(decoded)
         else:
             dropped += len(decoded)
-    return Member(offset, fed - len(decoder.unused_data), b"".join(content), dropped)
+    return GzipMember(offset, fed - len(decoder.unused_data), b"".join(content), dropped)
 
 
 def read_record(path: Path, offset: int, most: int = ALL) -> tuple[dict[str, str], bytes]:
@@ -223,7 +223,7 @@ class RecordSearch:
         if head is not None and head.info:
             self._infos.add(head.info)
 
-    def next(self, start: int) -> tuple[Member, WarcRecord] | None:
+    def next(self, start: int) -> tuple[GzipMember, WarcRecord] | None:
         """Return the first record from ``start`` on, which is behind damage; None without one.
 
         Raises OSError.
@@ -291,7 +291,7 @@ def read_readable(
     advance: Advance = ignore,
     start: int = 0,
     most: int = ALL,
-) -> Iterator[tuple[Member, WarcRecord]]:
+) -> Iterator[tuple[GzipMember, WarcRecord]]:
     """Yield each member from ``start`` on that is a WARC record, with that; after damage, go on
     with the next.
 
@@ -303,7 +303,7 @@ def read_readable(
     search = RecordSearch(stream)
     offset, size = start, os.fstat(stream.fileno()).st_size
     while offset < size:
-        member: Member | None = None
+        member: GzipMember | None = None
         try:
             member = read_member(stream, offset, most)
             record = member.record()

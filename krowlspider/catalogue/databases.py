@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.catalogue.postgresql import PostgresqlSink
-from krowlspider.catalogue.server import Server
+from krowlspider.catalogue.server import Database
 from krowlspider.catalogue.sqlite import SqliteSink, read
 from krowlspider.errors import KrowlError
 
@@ -29,7 +29,7 @@ def sink_at(url: str, tables: frozenset[str], say: Callable[[str], None]) -> Sin
     """
     if (path := _file(url)) is not None:
         return SqliteSink(path, tables)
-    return PostgresqlSink(Server(url, say), tables, say)
+    return PostgresqlSink(Database(url, say), tables, say)
 
 
 def read_table(
@@ -47,7 +47,7 @@ def read_table(
     query = f"SELECT * FROM {quoted} LIMIT {limit}"  # noqa: S608 - quoted
     if path is not None:
         return read(path, query)
-    server = Server(url, say)
+    server = Database(url, say)
     try:
         return server.persist(lambda: server.table(query))
     finally:

@@ -12,7 +12,7 @@ from krowlspider.archive.cdxj import index_path
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.finished import PROCESS, finished, folders_of, is_being_written
 from krowlspider.archive.indexes import indexes_in
-from krowlspider.catalogue.rows import Place, rows_of
+from krowlspider.catalogue.rows import FileOrigin, rows_of
 from krowlspider.errors import counted
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Follower:
             return False
         faults: list[str] = []
         earlier = [index for index in indexes if index.name < index_path(path).name]
-        place = Place(self._crawl, segment_of(path), earlier)
+        place = FileOrigin(self._crawl, segment_of(path), earlier)
         before = self.found.rows
         try:
             rows = rows_of(path, self._tables, place, faults.append)

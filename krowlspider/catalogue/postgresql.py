@@ -22,7 +22,7 @@ from krowlspider.errors import KrowlError, counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from krowlspider.catalogue.server import Server
+    from krowlspider.catalogue.server import Database
     from krowlspider.catalogue.sinks import Row
 
 SCHEMA = "krowl"
@@ -45,7 +45,9 @@ class PostgresqlSink:
     :raises KrowlError: the database cannot be used
     """
 
-    def __init__(self, server: Server, tables: frozenset[str], say: Callable[[str], None]) -> None:
+    def __init__(
+        self, server: Database, tables: frozenset[str], say: Callable[[str], None]
+    ) -> None:
         self._server = server
         self._tables = tables
         self._say = say

@@ -14,7 +14,7 @@ from fastwarc.warc import WarcRecordType
 
 from krowlspider.archive.cdxj import index_path, index_readable, parse, target
 from krowlspider.archive.reading import ignore_damage
-from krowlspider.catalogue.records.captures import Capture, Note, fetch_row, is_message
+from krowlspider.catalogue.records.captures import CapturedRecord, Note, fetch_row, is_message
 from krowlspider.catalogue.records.changes import change_rows
 from krowlspider.catalogue.records.documents import link_rows, robots_row, sitemap_row
 from krowlspider.catalogue.records.sums import Hosts, Pages
@@ -39,7 +39,7 @@ _KINDS = WarcRecordType.response | WarcRecordType.revisit | WarcRecordType.metad
 _SUMS = ("host_by_file", "page_by_file", "change")
 
 
-class Place(NamedTuple):
+class FileOrigin(NamedTuple):
     """Where a WARC file belongs: the name of its crawl, and the process that wrote it, "0" in a
     crawl of one process. ``earlier`` are the indexes of files that were begun before it."""
 
@@ -48,7 +48,7 @@ class Place(NamedTuple):
     earlier: Sequence[Path] = ()
 
 
-NOWHERE = Place("")
+NOWHERE = FileOrigin("")
 
 
 def ignore(fault: str) -> None:
@@ -56,7 +56,7 @@ def ignore(fault: str) -> None:
 
 
 def rows_of(
-    path: Path, tables: frozenset[str], place: Place = NOWHERE, fault: Fault = ignore
+    path: Path, tables: frozenset[str], place: FileOrigin = NOWHERE, fault: Fault = ignore
 ) -> Iterator[tuple[str, Row]]:
     """Yield pairs of table and row of a finished WARC file; the same file gives the same rows.
 
@@ -106,7 +106,7 @@ def _by_offset(path: Path, lines: Iterable[bytes]) -> dict[int, bytes]:
 class _Reader:
     """Makes the rows of one file, its records in one pass."""
 
-    def __init__(self, path: Path, tables: frozenset[str], place: Place, fault: Fault):
+    def __init__(self, path: Path, tables: frozenset[str], place: FileOrigin, fault: Fault):
         self._path = path
         self._tables = tables
         self._place = place
@@ -133,7 +133,7 @@ class _Reader:
 
     def _read_capture(self, record: WarcRecord, line: IndexLine) -> Iterator[tuple[str, Row]]:
         try:
-            capture = Capture(record, line)
+            capture = CapturedRecord(record, line)
         except ValueError as error:
             self._fault(f"at byte {line.offset}: {error}")
             return

@@ -42,7 +42,7 @@ _NETWORK = {
 }
 
 
-class Server:
+class Database:
     """A database, by its URL. ``place`` names it, without user and password. ``say`` takes a line
     about each wait.
 

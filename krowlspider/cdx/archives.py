@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.cdx.keys import Range
-    from krowlspider.cdx.pace import Turn
+    from krowlspider.cdx.pace import ClientWork
 
 # Bytes of indexes that one answer has read ahead, and the least of one index.
 _AHEAD = 4 * 1024 * 1024
@@ -29,7 +29,7 @@ _LOOK_AFTER = 8
 _SAME_TIME = 1_000_000_000
 
 
-class Part(NamedTuple):
+class IndexPart(NamedTuple):
     """A part of an index: its first line, the file, and where it lies there."""
 
     line: bytes
@@ -53,9 +53,9 @@ class Archives:
     def folders(self) -> list[Path]:
         return [each.path for each in self._folders]
 
-    def look(self, turn: Turn) -> View:
+    def look(self, work: ClientWork) -> IndexView:
         """Return what is there now. Raises OSError and ClientGone."""
-        view = View(turn)
+        view = IndexView(work)
         for folder in self._folders:
             folder.add_to(view)
         return view
@@ -69,9 +69,9 @@ class _Folder:
         self._changed: int | None = None
         self._indexes: list[Path] = []
 
-    def add_to(self, view: View) -> None:
+    def add_to(self, view: IndexView) -> None:
         # First the open files: one that is finished in the meantime is seen twice, never missed.
-        open_files = self._open.read_on(view.turn.go_on)
+        open_files = self._open.read_on(view.work.go_on)
         finished = self._finished()
         names = {path.name for path in finished}
         view.indexes += finished
@@ -92,11 +92,11 @@ class _Folder:
         return self._indexes
 
 
-class View:
+class IndexView:
     """The indexes of one moment: finished ones, and the sorted lines of open files by name."""
 
-    def __init__(self, turn: Turn):
-        self.turn = turn
+    def __init__(self, work: ClientWork):
+        self.work = work
         self.indexes: list[Path] = []
         self.of_open_files: dict[str, list[bytes]] = {}
 
@@ -109,7 +109,7 @@ class View:
             last = b""
             for number, line in enumerate(merge(*sources)):
                 if number % _LOOK_AFTER == 0:
-                    self.turn.go_on()
+                    self.work.go_on()
                 if line != last:
                     yield line if line.endswith(b"\n") else line + b"\n"
                 last = line
@@ -121,25 +121,25 @@ class View:
             with index.open("rb") as file:
                 for number, line in enumerate(file, 1):
                     if number % _LOOK_AFTER == 0:
-                        self.turn.go_on()
+                        self.work.go_on()
                     if any(begin <= line < end for begin, end in ranges) and is_broken(line):
                         return f"{index.name} line {number}"
         return ""
 
-    def parts(self, within: Range, size: int) -> list[Part]:
+    def parts(self, within: Range, size: int) -> list[IndexPart]:
         """Return the parts of each index in a range, of ``size`` bytes or less, sorted."""
         found = []
         for index in self.indexes:
             end = offset_of(index, within.end)
             for offset in range(offset_of(index, within.begin), end, size):
-                self.turn.go_on()
+                self.work.go_on()
                 if (line := line_at(index, offset)) and line < within.end:
-                    found.append(Part(line, index.name, offset, min(size, end - offset)))
+                    found.append(IndexPart(line, index.name, offset, min(size, end - offset)))
         for name, lines in self.of_open_files.items():
             offset = begun = 0
             for line in _between(lines, *within):
                 if begun <= offset:
-                    found.append(Part(line, name, offset, 0))
+                    found.append(IndexPart(line, name, offset, 0))
                     begun = offset + size
                 offset += len(line)
                 found[-1] = found[-1]._replace(length=offset - found[-1].offset)

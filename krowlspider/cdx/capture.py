@@ -63,12 +63,12 @@ def _object(text: str) -> dict[str, Any]:
 def is_broken(line: bytes) -> bool:
     """Return whether the values of a line cannot be read."""
     try:
-        return not Capture(line.rstrip()).values
+        return not CaptureLine(line.rstrip()).values
     except ValueError:
         return True
 
 
-class Capture:
+class CaptureLine:
     """The values of a line, read when one is asked for. ``line`` has no line break.
 
     :raises ValueError: the line is broken; `values` and what uses it raise it
@@ -115,7 +115,7 @@ class Capture:
         """Whether values were added, so that the line does not have all of them."""
         return self._values is not None and ORIGINAL[0] in self._values
 
-    def resolve(self, original: Capture | None) -> None:
+    def resolve(self, original: CaptureLine | None) -> None:
         """Add where the body of a revisit is; "-" without an ``original``."""
         values = self.values
         if original is None:

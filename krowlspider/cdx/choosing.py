@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from krowlspider.cdx.capture import Capture
+from krowlspider.cdx.capture import CaptureLine
 from krowlspider.cdx.query import SORTED_MAX
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ _FAR = 1e15
 
 
 def chosen(
-    lines: Iterable[bytes], query: Query, is_self_redirect: Callable[[Capture], bool]
-) -> Iterator[Capture]:
+    lines: Iterable[bytes], query: Query, is_self_redirect: Callable[[CaptureLine], bool]
+) -> Iterator[CaptureLine]:
     """Yield the captures of sorted ``lines`` that a query chooses, in its order.
 
     :raises ValueError: a line is broken
     """
     choice = query.choice
-    found: Iterable[Capture] = (Capture(line.rstrip()) for line in lines)
+    found: Iterable[CaptureLine] = (CaptureLine(line.rstrip()) for line in lines)
     if choice.resolve_revisits:
         found = _resolved(found)
     if choice.filters:
@@ -51,9 +51,9 @@ def chosen(
     return islice(_collapsed(found, choice), limit)
 
 
-def _resolved(found: Iterable[Capture]) -> Iterator[Capture]:
+def _resolved(found: Iterable[CaptureLine]) -> Iterator[CaptureLine]:
     """Yield the captures; a revisit names the first capture before it with its digest."""
-    originals: dict[str, Capture] = {}
+    originals: dict[str, CaptureLine] = {}
     for each in found:
         digest, original = each.text("digest"), None
         if digest:
@@ -66,7 +66,7 @@ def _resolved(found: Iterable[Capture]) -> Iterator[Capture]:
         yield each
 
 
-def _collapsed(found: Iterable[Capture], choice: Choice) -> Iterable[Capture]:
+def _collapsed(found: Iterable[CaptureLine], choice: Choice) -> Iterable[CaptureLine]:
     if choice.collapse is None:
         return found
     field, length = choice.collapse
@@ -74,7 +74,9 @@ def _collapsed(found: Iterable[Capture], choice: Choice) -> Iterable[Capture]:
     return collapse(found, lambda each: each.text(field)[:length])
 
 
-def _first(found: Iterable[Capture], key: Callable[[Capture], object]) -> Iterator[Capture]:
+def _first(
+    found: Iterable[CaptureLine], key: Callable[[CaptureLine], object]
+) -> Iterator[CaptureLine]:
     last = None
     for each in found:
         if (now := key(each)) != last:
@@ -82,8 +84,10 @@ def _first(found: Iterable[Capture], key: Callable[[Capture], object]) -> Iterat
         last = now
 
 
-def _last(found: Iterable[Capture], key: Callable[[Capture], object]) -> Iterator[Capture]:
-    before: Capture | None = None
+def _last(
+    found: Iterable[CaptureLine], key: Callable[[CaptureLine], object]
+) -> Iterator[CaptureLine]:
+    before: CaptureLine | None = None
     for each in found:
         if before is not None and key(before) != key(each):
             yield before
@@ -92,7 +96,9 @@ def _last(found: Iterable[Capture], key: Callable[[Capture], object]) -> Iterato
         yield before
 
 
-def _ordered(found: Iterable[Capture], order: Order, limit: int | None) -> Iterable[Capture]:
+def _ordered(
+    found: Iterable[CaptureLine], order: Order, limit: int | None
+) -> Iterable[CaptureLine]:
     """Return captures in an order, the first ``limit`` of them if it is not that of the index."""
     if order.sort == "default":
         return found

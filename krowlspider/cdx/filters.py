@@ -10,11 +10,11 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from krowlspider.cdx.capture import KNOWN, Capture, own_name
+from krowlspider.cdx.capture import KNOWN, CaptureLine, own_name
 from krowlspider.cdx.errors import QueryError
 from krowlspider.internals.patterns import steps_of
 
-Filter = Callable[[Capture], bool]
+Filter = Callable[[CaptureLine], bool]
 
 # Most filters of a query, and most characters of one.
 FILTERS_MAX = 20
@@ -74,7 +74,9 @@ def collapse_of(given: str) -> tuple[str, int | None]:
     return own_name(found[1]), None if found[2] is None else int(found[2])
 
 
-def _passes(compare: Callable[[str], bool], field: str, inverted: bool, capture: Capture) -> bool:
+def _passes(
+    compare: Callable[[str], bool], field: str, inverted: bool, capture: CaptureLine
+) -> bool:
     value = capture.text(field) if field else capture.line.decode()
     return compare(value) != inverted
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.cdx.capture import MISSING, Capture
+from krowlspider.cdx.capture import MISSING, CaptureLine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -30,12 +30,12 @@ def media_type(form: Form) -> str:
     return f"{_KINDS[form.name]}; charset=utf-8"
 
 
-def texts(found: Iterable[Capture], form: Form) -> Iterator[str]:
+def texts(found: Iterable[CaptureLine], form: Form) -> Iterator[str]:
     """Yield the texts of an answer. Raises ValueError for a broken line."""
     if form.name in {"jsondict", "jsonarray"}:
         yield from _array(found, form)
         return
-    make: dict[str, Callable[[Capture, Form], str]] = {
+    make: dict[str, Callable[[CaptureLine, Form], str]] = {
         "cdxj": _cdxj,
         "json": _json,
         "cdx": _columns,
@@ -45,7 +45,7 @@ def texts(found: Iterable[Capture], form: Form) -> Iterator[str]:
         yield line_of(each, form)
 
 
-def _cdxj(capture: Capture, form: Form) -> str:
+def _cdxj(capture: CaptureLine, form: Form) -> str:
     if form.fields is None and not capture.is_changed:
         return capture.line.decode() + "\n"
     values = _picked(capture, form)
@@ -54,11 +54,11 @@ def _cdxj(capture: Capture, form: Form) -> str:
     return f"{capture.key.decode()} {capture.timestamp} {json.dumps(values)}\n"
 
 
-def _json(capture: Capture, form: Form) -> str:
+def _json(capture: CaptureLine, form: Form) -> str:
     return json.dumps(_picked(capture, form)) + "\n"
 
 
-def _picked(capture: Capture, form: Form) -> dict[str, Any]:
+def _picked(capture: CaptureLine, form: Form) -> dict[str, Any]:
     values = capture.values
     if form.fields is None:
         return dict(values)
@@ -66,12 +66,12 @@ def _picked(capture: Capture, form: Form) -> dict[str, Any]:
     return {name: values[field] for name, field in pairs if field in values}
 
 
-def _columns(capture: Capture, form: Form) -> str:
+def _columns(capture: CaptureLine, form: Form) -> str:
     texts = (capture.text(field).replace(" ", "%20") or MISSING for field in form.fields or ())
     return " ".join(texts) + "\n"
 
 
-def _array(found: Iterable[Capture], form: Form) -> Iterator[str]:
+def _array(found: Iterable[CaptureLine], form: Form) -> Iterator[str]:
     fields, names, as_rows = form.fields or (), form.names, form.name == "jsonarray"
     yield "[" + (json.dumps(names) if as_rows else "")
     between = "," if as_rows else ""
@@ -93,7 +93,7 @@ def _there(names: tuple[str, ...], values: list[str | int | None]) -> dict[str, 
     return {name: value for name, value in pairs if value is not None}
 
 
-def _value(capture: Capture, field: str) -> str | int | None:
+def _value(capture: CaptureLine, field: str) -> str | int | None:
     """Return a value as OutbackCDX has it in JSON: None for a missing one."""
     text = capture.text(field)
     if not text or text == MISSING:

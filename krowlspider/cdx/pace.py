@@ -82,7 +82,7 @@ def charged(
             raised = error
 
 
-class Turn:
+class ClientWork:
     """The work for one client, until it has ``gone``.
 
     ``sleep`` and ``clock`` are `time.sleep` and `time.thread_time`.

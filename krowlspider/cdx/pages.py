@@ -16,16 +16,16 @@ from krowlspider.cdx.keys import Range
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.cdx.archives import Part, View
+    from krowlspider.cdx.archives import IndexPart, IndexView
     from krowlspider.cdx.query import Paging
 
 # Bytes of index lines in a block, about.
 BLOCK = 512 * 1024
 
 
-def blocks_of(view: View, ranges: Sequence[Range], size: int = BLOCK) -> list[Part]:
-    """Return where each block of ``ranges`` begins. Raises the errors of `View`."""
-    blocks: list[Part] = []
+def blocks_of(view: IndexView, ranges: Sequence[Range], size: int = BLOCK) -> list[IndexPart]:
+    """Return where each block of ``ranges`` begins. Raises the errors of `IndexView`."""
+    blocks: list[IndexPart] = []
     for part in (part for each in ranges for part in view.parts(each, size)):
         last = blocks[-1] if blocks else None
         # The parts of small indexes are joined.
@@ -36,7 +36,7 @@ def blocks_of(view: View, ranges: Sequence[Range], size: int = BLOCK) -> list[Pa
     return blocks
 
 
-def count_of(blocks: Sequence[Part], paging: Paging) -> dict[str, int]:
+def count_of(blocks: Sequence[IndexPart], paging: Paging) -> dict[str, int]:
     """Return the numbers of blocks and pages, as pywb has them."""
     return {
         "blocks": len(blocks),
@@ -46,8 +46,8 @@ def count_of(blocks: Sequence[Part], paging: Paging) -> dict[str, int]:
 
 
 def page_of(
-    blocks: Sequence[Part], paging: Paging, ranges: Sequence[Range]
-) -> tuple[Sequence[Part], Sequence[Range]]:
+    blocks: Sequence[IndexPart], paging: Paging, ranges: Sequence[Range]
+) -> tuple[Sequence[IndexPart], Sequence[Range]]:
     """Return the blocks of a page, and their ranges.
 
     :raises QueryError: there is no such page

@@ -14,7 +14,7 @@ from aiohttp import web
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.cdx.answers import Answer, answer, read
 from krowlspider.cdx.errors import QueryError
-from krowlspider.cdx.pace import CONNECTION, Pace, Turn, charged
+from krowlspider.cdx.pace import CONNECTION, ClientWork, Pace, charged
 from krowlspider.cdx.query import Dialect
 from krowlspider.job.monitoring.endpoint import MORE_TIME
 
@@ -71,7 +71,7 @@ class CdxRoute:
             await self._hold(request)
             return _failed(503, f"{ANSWERS_MAX} queries are being answered: ask again later")
         self._under_way += 1
-        turn = Turn(self._pace)
+        work = ClientWork(self._pace)
         # Its connection stays open though others come.
         request[MORE_TIME]()
         try:
@@ -79,10 +79,10 @@ class CdxRoute:
             self._pace.charge(CONNECTION)
             query = read(request.query, request.query.getall("filter", []), dialect)
             found = await self._in_thread(
-                lambda: answer(self._archives, query, turn), turn, request
+                lambda: answer(self._archives, query, work), work, request
             )
-            first = await self._in_thread(lambda: next(found.pieces, b""), turn, request)
-            return await self._send(found, first, turn, request)
+            first = await self._in_thread(lambda: next(found.pieces, b""), work, request)
+            return await self._send(found, first, work, request)
         except QueryError as error:
             return _failed(400, str(error))
         except (ArchiveError, OSError) as error:
@@ -90,11 +90,11 @@ class CdxRoute:
             return _failed(500, str(error))
         finally:
             # What a thread is doing for this client ends.
-            turn.end()
+            work.end()
             self._under_way -= 1
 
     async def _send(
-        self, found: Answer, first: bytes, turn: Turn, request: web.BaseRequest
+        self, found: Answer, first: bytes, work: ClientWork, request: web.BaseRequest
     ) -> web.StreamResponse:
         sent = web.StreamResponse(headers={**self._headers, "Content-Type": found.media_type})
         if found.key.isascii() and found.key.isprintable():
@@ -113,7 +113,7 @@ class CdxRoute:
                 if piece:
                     await sent.write(piece)
                     request[MORE_TIME]()
-                piece = await self._in_thread(lambda: next(pieces, None), turn, request)
+                piece = await self._in_thread(lambda: next(pieces, None), work, request)
             await sent.write_eof()
         except (ArchiveError, OSError) as error:
             self._note(error)
@@ -154,16 +154,18 @@ class CdxRoute:
             left -= _LOOK
             request[MORE_TIME]()
 
-    async def _in_thread(self, act: Callable[[], _T], turn: Turn, request: web.BaseRequest) -> _T:
-        """Return what a thread does in a turn; the client waits as long as it takes."""
+    async def _in_thread(
+        self, act: Callable[[], _T], work: ClientWork, request: web.BaseRequest
+    ) -> _T:
+        """Return what a thread does for the client, which waits as long as it takes."""
 
-        def work() -> _T:
-            with turn.working():
+        def paced() -> _T:
+            with work.working():
                 return act()
 
         if self._threads is None:
             self._threads = ThreadPoolExecutor(ANSWERS_MAX, thread_name_prefix="cdx")
-        doing = asyncio.get_running_loop().run_in_executor(self._threads, work)
+        doing = asyncio.get_running_loop().run_in_executor(self._threads, paced)
         # If the client goes first, nobody asks how it ended.
         doing.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote_plus
 from xml.sax.saxutils import escape
 
-from krowlspider.cdx.capture import MISSING, Capture
+from krowlspider.cdx.capture import MISSING, CaptureLine
 from krowlspider.cdx.choosing import seconds_of
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.keys import Range, ranges_of
@@ -85,7 +85,7 @@ def xml_query_of(given: Mapping[str, str]) -> XmlQuery:
 
 def xml_texts(lines: Iterable[bytes], query: XmlQuery, today: str) -> Iterator[str]:
     """Yield the texts of the answer. Raises ValueError for a broken line."""
-    found = (Capture(line.rstrip()) for line in lines)
+    found = (CaptureLine(line.rstrip()) for line in lines)
     if query.kind == "urlquery":
         results, kind = _captures(found, query), "resultstypecapture"
     elif query.kind == "prefixquery":
@@ -122,10 +122,10 @@ def xml_texts(lines: Iterable[bytes], query: XmlQuery, today: str) -> Iterator[s
     yield f"</results><request>{_elements(request)}</request></wayback>\n"
 
 
-def _captures(found: Iterable[Capture], query: XmlQuery) -> Iterator[str]:
+def _captures(found: Iterable[CaptureLine], query: XmlQuery) -> Iterator[str]:
     """Yield the elements of each capture. The one closest to the date of the query says so."""
     moment = seconds_of(query.date) if query.date else None
-    before: Capture | None = None
+    before: CaptureLine | None = None
     for each in found:
         if before is not None:
             is_closest = moment is not None and _distance(before, moment) < _distance(each, moment)
@@ -136,16 +136,16 @@ def _captures(found: Iterable[Capture], query: XmlQuery) -> Iterator[str]:
         yield _capture(before, is_closest=moment is not None)
 
 
-def _distance(capture: Capture, moment: float) -> float:
+def _distance(capture: CaptureLine, moment: float) -> float:
     return abs(seconds_of(capture.timestamp) - moment)
 
 
-def _capture(capture: Capture, *, is_closest: bool) -> str:
+def _capture(capture: CaptureLine, *, is_closest: bool) -> str:
     values = {name: capture.text(field) or MISSING for name, field in _ELEMENTS.items()}
     return _elements(values | ({"closest": "true"} if is_closest else {}))
 
 
-def _urls(found: Iterable[Capture]) -> Iterator[str]:
+def _urls(found: Iterable[CaptureLine]) -> Iterator[str]:
     """Yield the elements of each URL: how many captures and versions it has."""
     first = last = None
     captures = versions = 0
@@ -160,7 +160,7 @@ def _urls(found: Iterable[Capture]) -> Iterator[str]:
         yield _url(first, last, captures, versions)
 
 
-def _url(first: Capture, last: Capture, captures: int, versions: int) -> str:
+def _url(first: CaptureLine, last: CaptureLine, captures: int, versions: int) -> str:
     return _elements(
         {
             "urlkey": last.text("urlkey"),

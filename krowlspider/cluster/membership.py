@@ -17,7 +17,7 @@ from krowlspider.errors import KrowlError
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Mapping
 
-    from krowlspider.cluster.ring.ring import Claims, Member, Record
+    from krowlspider.cluster.ring.ring import Claims, Member, MemberRecord
 
 logger = logging.getLogger(__name__)
 
@@ -93,7 +93,7 @@ class Membership(Protocol):
     own: Member
 
     @property
-    def members(self) -> Mapping[str, Record]: ...
+    def members(self) -> Mapping[str, MemberRecord]: ...
 
     @property
     def epoch(self) -> int: ...

@@ -47,7 +47,7 @@ from krowlspider.corpus.folder import (
 from krowlspider.corpus.record import ENDINGS, Line, Record, Refusal, write_shard
 from krowlspider.corpus.sites.index import SiteIndex, findings_file
 from krowlspider.corpus.tallies import HOSTS_OF_SLICE, Tallies
-from krowlspider.corpus.worker import PROBLEMS_MAX, Job, Task, work
+from krowlspider.corpus.worker import PROBLEMS_MAX, Task, WorkerTask, work
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ class Scanned(NamedTuple):
 class Pool:
     """Runs tasks in up to ``processes`` workers, each of which is replaced when it dies."""
 
-    def __init__(self, job: Job, processes: int):
+    def __init__(self, job: WorkerTask, processes: int):
         self._job = job
         self._workers = [self._started() for _ in range(processes)]
 
@@ -298,7 +298,7 @@ class Build:
     def __init__(
         self,
         folder: Folder,
-        job: Job,
+        job: WorkerTask,
         form: str,
         show: Callable[[int, int], object],
         *,

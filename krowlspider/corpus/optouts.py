@@ -191,7 +191,7 @@ _MARKS = (_MARK, _MARK.upper(), "RSL+xml")
 _MAX = 20
 
 
-class Signal(msgspec.Struct, frozen=True, order=True):
+class OptOutSignal(msgspec.Struct, frozen=True, order=True):
     """A signal, and the WARC-Record-ID of the record that says it, without "<" and ">"."""
 
     name: str
@@ -305,7 +305,7 @@ _PATTERN_MAX = 2000
 _TERMS_SEPARATOR = re.compile(r"[\s,]+")
 
 
-class Scope(msgspec.Struct):
+class UseScope(msgspec.Struct):
     """The pages of a host, empty for each, whose path matches a pattern; and what they may be used
     for: NO, CONDITIONAL or YES by the names of uses."""
 
@@ -324,7 +324,7 @@ class _Licence(NamedTuple):
     is_conditional: bool
 
 
-def terms_in(body: bytes, encoding: str | None = None) -> list[Scope] | None:
+def terms_in(body: bytes, encoding: str | None = None) -> list[UseScope] | None:
     """Return the terms of a licence, those of the narrowest scope first; None if it is none, or has
     an error before its first terms.
 
@@ -338,13 +338,13 @@ def terms_in(body: bytes, encoding: str | None = None) -> list[Scope] | None:
     for (host, pattern), licences in reader.contents.items():
         uses = {use: verdict for use in _TERMS_TOKENS if (verdict := _verdict(use, licences))}
         if uses:
-            found.append(Scope(host, pattern, uses))
+            found.append(UseScope(host, pattern, uses))
     if reader.is_broken and not found:
         return None
     return sorted(found, key=lambda scope: (-len(scope.pattern), not scope.host))
 
 
-def uses_of(url: str, host: str, terms: list[Scope]) -> dict[str, str]:
+def uses_of(url: str, host: str, terms: list[UseScope]) -> dict[str, str]:
     """Return what a page of a host may be used for, by the narrowest scope that speaks of the
     use."""
     path = path_of(url)

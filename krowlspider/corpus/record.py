@@ -20,7 +20,7 @@ from krowlspider.archive.disk import write_durably
 from krowlspider.archive.write.records import URI_MAX, RecordIds, RecordMaker, info_block, warc_date
 from krowlspider.archive.write.series import compressor
 from krowlspider.corpus.folder import LINES
-from krowlspider.corpus.optouts import Signal
+from krowlspider.corpus.optouts import OptOutSignal
 from krowlspider.corpus.text.document import LANGUAGES, Document
 from krowlspider.corpus.text.extractors import Link, Pair
 from krowlspider.errors import need
@@ -49,7 +49,7 @@ class Record(msgspec.Struct):
     language_confidence: float
     media_type: str
     encoding: str
-    signals: list[Signal]
+    signals: list[OptOutSignal]
     previous: str | None = None
     tag: str | None = None
     title: str | None = None
@@ -125,7 +125,7 @@ class Line(msgspec.Struct):
 
 
 def record_of(
-    page: Page, document: Document, signals: list[Signal], place: tuple[str, int]
+    page: Page, document: Document, signals: list[OptOutSignal], place: tuple[str, int]
 ) -> Record:
     return Record(
         page.url,
@@ -155,7 +155,7 @@ _ROWS = 5000
 _NUMBERS = {"warc_offset": "int64", "language_confidence": "float64"}
 _LISTS = frozenset({"json_ld"})
 _STRUCTS = {
-    "signals": Signal,
+    "signals": OptOutSignal,
     "json_ld_fields": Pair,
     "open_graph": Pair,
     "hreflang": Pair,

@@ -78,7 +78,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class WorkerTask:
     """What a worker is to do with each page. ``decode`` raises ValueError for a bad body.
 
     ``sites`` is the published index of the answers of sites; None if they do not count. If
@@ -110,7 +110,7 @@ class Task:
     scan: bool = False
 
 
-def work(connection: Connection, place: Any, job: Job) -> None:
+def work(connection: Connection, place: Any, job: WorkerTask) -> None:
     """Do the tasks that arrive until the parent is gone; send each slice's start and summary.
 
     After the last slice of a file, or a scan, send None; after an error of the disk, that, and end.
@@ -138,7 +138,7 @@ def work(connection: Connection, place: Any, job: Job) -> None:
             connection.send(None)
 
 
-def _slices(job: Job, task: Task, place: Any, parent: int) -> Iterator[tuple[int, Summary]]:
+def _slices(job: WorkerTask, task: Task, place: Any, parent: int) -> Iterator[tuple[int, Summary]]:
     """Do a file; yield the start and the summary of each slice. Raises OSError."""
     sites = SiteFile(job.sites) if job.sites is not None else None
     following: int | None = task.start
@@ -158,7 +158,7 @@ class SliceReader:
     """
 
     def __init__(
-        self, job: Job, task: Task, place: Any, parent: int, sites: SiteFile | None = None
+        self, job: WorkerTask, task: Task, place: Any, parent: int, sites: SiteFile | None = None
     ):
         self._job = job
         self._task = task

@@ -73,7 +73,7 @@ def _check_limit(limit: int, most: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class PageRow:
+class FinishedPage:
     """A page that is over: done, or the reason for which it was dropped.
 
     ``status``, ``size`` in bytes and ``latency`` in seconds are those of its last answer, 0 without
@@ -87,7 +87,7 @@ class PageRow:
     latency: float
 
     @classmethod
-    def of(cls, lease: Lease, dropped: str | None) -> PageRow:
+    def of(cls, lease: Lease, dropped: str | None) -> FinishedPage:
         answer = lease.answer
         last = (0, 0, 0.0) if answer is None else (answer.status, answer.size, answer.latency)
         return cls(lease.entry.url, dropped or "done", *last)
@@ -200,14 +200,14 @@ class Control:
             "lag_ms": stats.get_value("krowl/loop/recent_lag_p99_ms", 0.0),
         }
 
-    def pages(self, limit: int = PAGES_MAX) -> list[PageRow]:
+    def pages(self, limit: int = PAGES_MAX) -> list[FinishedPage]:
         """Return the last pages that were committed, the newest first.
 
         :raises ValueError: ``limit`` is not 1 to PAGES_MAX
         """
         _check_limit(limit, PAGES_MAX)
         recent = reversed(self._job.frontier.recent)
-        return [PageRow.of(*each) for each in islice(recent, limit)]
+        return [FinishedPage.of(*each) for each in islice(recent, limit)]
 
     def hosts(self, sort: str = "queued", limit: int = _MOST, state: str = "") -> list[HostRow]:
         """Return the first hosts of those in memory, the greatest by a field first. With a
@@ -285,7 +285,7 @@ class Control:
             host_of_crawl=lambda name: host_now(job.frontier, name),
             why=self._why,
             is_seen=job.frontier.seen.known,
-            owner=lambda name: None if node is None else node.others([name])[0],
+            owner=lambda name: None if node is None else node.foreign_owner(name),
             counters=lambda: job.frontier.counters,
             wall=job.frontier.now,
             recent=job.frontier.recent,

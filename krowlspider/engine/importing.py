@@ -144,7 +144,7 @@ class LineIntake:
     def _queue(self, entries: list[tuple[Candidate, bytes | None]]) -> None:
         node, intake = self._node, self._intake
         hosts = [candidate.host for candidate, _ in entries]
-        owners = [None] * len(hosts) if node is None else node.others(hosts)
+        owners = [None] * len(hosts) if node is None else node.foreign_owners(hosts)
         foreign: list[Foreign] = []
         sent: list[Entry] = []
         for (candidate, aside), owner in zip(entries, owners, strict=True):

@@ -344,7 +344,7 @@ class Steering:
         node = self._node
         if node is None or not node.knows_owners:
             return
-        if (owner := node.others([host])[0]) is not None:
+        if (owner := node.foreign_owner(host)) is not None:
             raise ForeignHostError(host, owner)
 
     def _note_if(self, done: bool, action: str, what: str) -> bool:

@@ -6,7 +6,7 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.connection import Connection, OneByOne, Order, Pool, Reader
+from krowlspider.fetch.connection import Connection, ExchangeOrder, OneByOne, Pool, Reader
 from krowlspider.fetch.dial import Admit, Dialer, anywhere
 from krowlspider.fetch.errors import (
     AddressBusy,
@@ -120,7 +120,7 @@ class Client:
         """
         begun = self._clock.time()
         target = split_target(url)
-        order = Order(
+        order = ExchangeOrder(
             url,
             build_request(target, method, headers, body),
             begun,
@@ -174,7 +174,7 @@ class Client:
         :raises Exception: whatever ``check`` raises, or an observer
         """
         begun = self._clock.time()
-        order = Order(
+        order = ExchangeOrder(
             url,
             request,
             begun,

@@ -75,7 +75,7 @@ class OneByOne:
                 self._loop.call_later(pause, self._next)
 
 
-class Order(Struct, eq=False):
+class ExchangeOrder(Struct, eq=False):
     """One exchange to make.
 
     ``begun`` and ``deadline`` are times of a `LoopClock`. ``rate_min`` is the least rate in bytes a
@@ -129,7 +129,7 @@ class PendingExchange:
     def __init__(
         self,
         clock: LoopClock,
-        order: Order,
+        order: ExchangeOrder,
         reader: Reader,
         *,
         peer: Peer,
@@ -365,7 +365,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending: PendingExchange | None = None
 
-    def exchange(self, order: Order, reader: Reader) -> asyncio.Future[Exchange]:
+    def exchange(self, order: ExchangeOrder, reader: Reader) -> asyncio.Future[Exchange]:
         """Send a request; return a future of its exchange, whose cancelling closes nothing.
 
         The future fails with FetchError, or with what the observer raised.

@@ -10,7 +10,7 @@ from krowlspider.fetch import errors
 from krowlspider.fetch.connection import Connection
 from krowlspider.fetch.errors import Dialled, LoopClock
 from krowlspider.fetch.guard import PORTS_MAX, AddressGuard, AddressPorts
-from krowlspider.fetch.tcp import DELAY, Order, Race, Routes, connect_failure
+from krowlspider.fetch.tcp import DELAY, AddressOrder, Race, Routes, connect_failure
 from krowlspider.fetch.tls import Channel, Slices, crawler_tls, pinned_tls, server_name
 from krowlspider.urls.canonical import BAD_PORTS
 
@@ -182,7 +182,7 @@ class Dialer:
         limit = call.found + self._connect_timeout
         race = Race(
             self._clock,
-            Order(addresses),
+            AddressOrder(addresses),
             partial(self._attempt, call),
             limit=min(limit, call.deadline),
             next_after=_TRY_NEXT,

@@ -16,7 +16,7 @@ from pycares import ARES_FLAG_IGNTC, ARES_FLAG_NOCHECKRESP, AAAARecordData, ARec
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.errors import LoopClock, NameNotFound, NameServerFailed, NameTimeout
-from krowlspider.fetch.tcp import Order, Race, Routes
+from krowlspider.fetch.tcp import AddressOrder, Race, Routes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -215,7 +215,7 @@ class Families:
         asked = _Asked(self._ask, name)
         race = Race(
             self._clock,
-            Order([first, second]),
+            AddressOrder([first, second]),
             asked.question,
             limit=self._clock.time() + self._timeout,
             next_after=_NEXT_ON_BOTH if has_other else _NEXT,

@@ -88,7 +88,7 @@ class Routes:
 ADDRESSES_TRIED = 3
 
 
-class Order:
+class AddressOrder:
     """The addresses to try. Families alternate where there are both (RFC 8305, section 4)."""
 
     __slots__ = ("_left", "taken")
@@ -197,7 +197,7 @@ class Race(Generic[T]):
     def __init__(
         self,
         clock: LoopClock,
-        order: Order,
+        order: AddressOrder,
         attempt: Callable[[str, Callable[[], None]], Coroutine[Any, Any, T]],
         *,
         limit: float,

@@ -40,13 +40,13 @@ class Receipt(Protocol):
 
 
 class Fetched(Struct, eq=False):
-    """The last answer to the request of a page.
+    """What the row of a page keeps of its last answer.
 
     ``started`` is its WARC-Date, in seconds since the epoch. ``etag`` and ``modified`` are as the
     server sent them, empty where they cannot be sent back. ``meaning`` is what it says of the page
     that was there before. ``text`` is the digest of its main text, empty without KROWL_RECRAWL, and
-    where it has none. ``price`` is what it asks for, empty for nothing.
-    where it has none. ``asked`` is None for a page that was not known.
+    where it has none. ``price`` is what it asks for, empty for nothing. ``asked`` is None for a
+    page that was not known.
     """
 
     started: float

@@ -342,7 +342,7 @@ NAMES_MAX = 1000
 OTHERS = ""
 
 
-class Refused:
+class CapRefusals:
     """The URLs that caps have refused since the start, by cap and then by host.
 
     The sum over the hosts of a cap is exact.
@@ -395,7 +395,7 @@ class Admission:
         # With no more URLs in the frontier, only the cap of a host can refuse any.
         self._uncapped = min(limits.total, load.limited_from)
         self._strangers = min(_STRANGERS_IN_LINE, limits.host_queue // 2)
-        self.refused = Refused()
+        self.refused = CapRefusals()
 
     def admit(
         self,

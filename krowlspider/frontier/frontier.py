@@ -423,7 +423,7 @@ class Frontier:
             else:
                 host.queue.dropped += 1
             if dropped is not None and self.budget.most:
-                self.budget.charge(host.domain, -1)
+                self.budget.add(host.domain, -1)
         batch = self.store.batch()
         cache.record_changed(batch)
         self.budget.end_batch(batch)

@@ -123,10 +123,10 @@ class DomainBudget:
         """Count one more URL; return False, with nothing counted, when there is no room."""
         if self.count(domain) >= self.most:
             return False
-        self.charge(domain, 1)
+        self.add(domain, 1)
         return True
 
-    def charge(self, domain: str, urls: int) -> None:
+    def add(self, domain: str, urls: int) -> None:
         """Count more URLs of a domain, or fewer for a negative number."""
         self._counts[domain] = max(0, self.count(domain) + urls)
         self._changed.add(domain)

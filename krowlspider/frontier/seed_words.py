@@ -33,7 +33,7 @@ _COUNTED = (PAGE, NOT_MODIFIED)
 _encode = msgspec.json.Encoder().encode
 
 
-class Fetched(msgspec.Struct, array_like=True):
+class SeedFetches(msgspec.Struct, array_like=True):
     """What was fetched from a seed: its pages without redirects, sitemaps, requisites and files for
     robots. ``size`` is the bytes of their answers as received.
 
@@ -55,7 +55,7 @@ class Fetched(msgspec.Struct, array_like=True):
         left = {WORDS[DEPTH]: self.deep, WORDS[PAGES]: self.surplus}
         return {name: count for name, count in left.items() if count}
 
-    def add(self, other: Fetched) -> None:
+    def add(self, other: SeedFetches) -> None:
         """Add what another node has fetched."""
         self.pages += other.pages
         self.size += other.size
@@ -73,7 +73,7 @@ class _Saved(msgspec.Struct, omit_defaults=True):
 
 
 _decode_saved = msgspec.json.Decoder(_Saved).decode
-_decode_fetched = msgspec.json.Decoder(Fetched).decode
+_decode_fetched = msgspec.json.Decoder(SeedFetches).decode
 
 
 class WordedSeed:
@@ -81,7 +81,7 @@ class WordedSeed:
 
     __slots__ = ("fetched", "learned", "taken", "words")
 
-    def __init__(self, saved: _Saved, fetched: Fetched):
+    def __init__(self, saved: _Saved, fetched: SeedFetches):
         self.words = saved.words
         self.learned = saved.learned
         self.fetched = fetched
@@ -291,14 +291,14 @@ def worded(store: Store) -> Iterator[tuple[bytes, SeedWords]]:
         yield key[1:], words_in(saved)
 
 
-def fetched_from(stores: Sequence[Store], key: bytes) -> Fetched:
+def fetched_from(stores: Sequence[Store], key: bytes) -> SeedFetches:
     """Return what was fetched from a seed, by all nodes whose stores these are."""
-    found = Fetched()
+    found = SeedFetches()
     for store in stores:
         found.add(_read_fetched(store, key))
     return found
 
 
-def _read_fetched(store: Store, key: bytes) -> Fetched:
+def _read_fetched(store: Store, key: bytes) -> SeedFetches:
     saved = store.get(schema.seed_fetched_key(key))
-    return Fetched() if saved is None else _decode_fetched(saved)
+    return SeedFetches() if saved is None else _decode_fetched(saved)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _VERSION = 2
 
 
-class Snapshot(Struct, frozen=True, eq=False):
+class FilterState(Struct, frozen=True, eq=False):
     """The state of a seen filter at one moment.
 
     - ``sequence``: that of the last batch of new keys in it.
@@ -70,7 +70,7 @@ class FilterFile:
     def __init__(self, path: Path):
         self.path = path
 
-    def write(self, snapshot: Snapshot) -> None:
+    def write(self, snapshot: FilterState) -> None:
         """Replace the file. A crash or a full disk leaves either the old file or the new one.
 
         :raises OSError: the file cannot be written
@@ -99,7 +99,7 @@ class FilterFile:
         draft.replace(self.path)
         sync(self.path.parent)
 
-    def read(self) -> Snapshot | None:
+    def read(self) -> FilterState | None:
         """Return the snapshot; None without one."""
         try:
             with self.path.open("rb") as file:
@@ -108,7 +108,7 @@ class FilterFile:
                 layers = [file.read(size) for size in head["sizes"]]
             if head["version"] != _VERSION or [*map(_checksum, layers)] != head["blake2b"]:
                 return None
-            return Snapshot(
+            return FilterState(
                 sequence=head["mark"],
                 capacity=head["capacity"],
                 count=head["count"],
@@ -146,7 +146,7 @@ def _numbers(keys: Iterable[bytes]) -> Iterator[int]:
 class SeenFilter:
     """Layers of Bloom filters over 8-byte keys; ``capacity`` is that of the first layer."""
 
-    def __init__(self, capacity: int, saved: Snapshot | None = None):
+    def __init__(self, capacity: int, saved: FilterState | None = None):
         self.capacity = capacity
         self.count = 0
         self._layers: list[Bloom] = []
@@ -200,11 +200,11 @@ class SeenFilter:
             self._room -= len(chunk)
             self.count += len(chunk)
 
-    def snapshot(self, sequence: int) -> Snapshot:
+    def snapshot(self, sequence: int) -> FilterState:
         """Return the present state; full layers do not change, so only the newest is copied."""
         newest = self._layers[-1].save_bytes()
         full = self._layers[:-1]
-        return Snapshot(sequence, self.capacity, self.count, self._room, full, newest)
+        return FilterState(sequence, self.capacity, self.count, self._room, full, newest)
 
 
 # Capacity of the filter of hosts that were handed over, at first: 4 kB.
@@ -513,12 +513,12 @@ class SeenSet:
         new = self.filter.count - self._saved_count
         return self._file is not None and new >= max(_SAVE_EVERY, self.filter.count // 4)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> FilterState:
         """Return the filter for `save`. If that fails, the next is due after as many new keys."""
         self._saved_count = self.filter.count
         return self.filter.snapshot(self._sequence)
 
-    def save(self, snapshot: Snapshot) -> None:
+    def save(self, snapshot: FilterState) -> None:
         """Save the filter, then delete the batches in it. This blocks: call it off the event loop.
 
         :raises OSError: the file cannot be written

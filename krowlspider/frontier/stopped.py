@@ -96,7 +96,7 @@ def give_back(store: Store, name: str, count: int, batch: Batch) -> None:
     """Take URLs of a host off its domain's budget, where there is one."""
     budget = DomainBudget(store, 0)
     if budget.count(domain_of(name)):
-        budget.charge(domain_of(name), -count)
+        budget.add(domain_of(name), -count)
         budget.end_batch(batch)
 
 

@@ -45,7 +45,7 @@ class Pin(NamedTuple):
     ends: int
 
 
-class Trust(Enum):
+class PinMatch(Enum):
     """What a certificate is to a server's pin. The values are words for counters."""
 
     SAME = "same"
@@ -59,21 +59,21 @@ class Trust(Enum):
     REFUSED = "refused"
 
 
-def judge(pin: Pin | None, shown: Pin, now: float, *, accepts_changes: bool) -> Trust:
+def judge(pin: Pin | None, shown: Pin, now: float, *, accepts_changes: bool) -> PinMatch:
     """Return what a certificate is to what was known of its server; ``now`` is an epoch time.
 
     Gemini network protocol specification 0.24.1: another certificate is evidence of an attack while
     the certificate before it has not expired.
     """
     if pin is None:
-        return Trust.FIRST
+        return PinMatch.FIRST
     if shown.digest == pin.digest:
-        return Trust.SAME
+        return PinMatch.SAME
     if shown.key == pin.key:
-        return Trust.RENEWED
+        return PinMatch.RENEWED
     if now > pin.ends:
-        return Trust.AFTER_EXPIRY
-    return Trust.ACCEPTED if accepts_changes else Trust.REFUSED
+        return PinMatch.AFTER_EXPIRY
+    return PinMatch.ACCEPTED if accepts_changes else PinMatch.REFUSED
 
 
 def pin_of(certificate: bytes) -> Pin:
@@ -94,7 +94,7 @@ def pin_of(certificate: bytes) -> Pin:
     return Pin(is_recorded=False, digest=digest, key=sha256(key).digest(), ends=ends)
 
 
-class Certificates:
+class CertificatePins:
     """The certificates of at most ``most`` servers, in the store of the frontier.
 
     ``accepts_changes`` is the policy for another key before the certificate has expired. ``wall``
@@ -121,7 +121,7 @@ class Certificates:
         counted = store.get(CERTIFICATE)
         self.kept: int = 0 if counted is None else _COUNT.unpack(counted)[0]
 
-    def check(self, server: str, certificate: bytes | None) -> Trust:
+    def check(self, server: str, certificate: bytes | None) -> PinMatch:
         """Judge the certificate in DER that a server shows, and keep it unless it is refused.
 
         ``server`` is a host and its port.
@@ -149,23 +149,23 @@ class Certificates:
         if pin is not None and pin.digest == sha256(certificate).digest():
             self._put(server, pin._replace(is_recorded=True))
 
-    def _judged(self, server: str, certificate: bytes) -> Trust:
+    def _judged(self, server: str, certificate: bytes) -> PinMatch:
         pin = self._pin(server)
         if pin is not None and pin.digest == sha256(certificate).digest():
-            return Trust.SAME
+            return PinMatch.SAME
         shown = pin_of(certificate)
         trust = judge(pin, shown, self._wall(), accepts_changes=self._accepts_changes)
-        if trust is Trust.FIRST and self.kept >= self._most:
+        if trust is PinMatch.FIRST and self.kept >= self._most:
             self._count("unknown")
             return trust
         self._count(trust.value)
-        if trust is Trust.REFUSED:
+        if trust is PinMatch.REFUSED:
             raise CertificateRefused(
                 f"{server} shows another certificate than before, whose validity has not ended:"
                 " perhaps somebody else answers in its place. KROWL_GEMINI_CERTIFICATES=accept"
                 " accepts it"
             )
-        self._put(server, shown, is_new=trust is Trust.FIRST)
+        self._put(server, shown, is_new=trust is PinMatch.FIRST)
         return trust
 
     def _pin(self, server: str) -> Pin | None:

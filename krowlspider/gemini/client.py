@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from krowlspider.fetch.dial import Admit, anywhere
 from krowlspider.fetch.errors import ProtocolBroken
 from krowlspider.fetch.http.head import Origin
-from krowlspider.gemini.protocol import SCHEME, request_line, target_of
+from krowlspider.gemini.protocol import SCHEME, request_line, server_of
 from krowlspider.gemini.reader import AnswerReader
 
 if TYPE_CHECKING:
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from krowlspider.fetch.errors import Exchange, Observer, Peer
     from krowlspider.fetch.http.head import Proxy
     from krowlspider.fetch.memory import FetchMemory, Spills
-    from krowlspider.gemini.certificates import Certificates
+    from krowlspider.gemini.certificates import CertificatePins
 
 
 def origin_of(url: str) -> Origin:
     """Return the server of a gemini URL. Raises ValueError."""
-    target = target_of(url)
+    target = server_of(url)
     return Origin(SCHEME, target.host, target.port)
 
 
@@ -31,7 +31,7 @@ class GeminiClient:
     """Fetches gemini URLs. ``client`` dials and has the limits; its `hang_up` and `close` end
     these exchanges too."""
 
-    def __init__(self, client: Client, certificates: Certificates) -> None:
+    def __init__(self, client: Client, certificates: CertificatePins) -> None:
         self._client = client
         self._certificates = certificates
 
@@ -61,7 +61,7 @@ class GeminiClient:
         :raises AddressBusy: the request may go to none of the host's addresses now
         """
         try:
-            request, origin, target = request_line(url), origin_of(url), target_of(url)
+            request, origin, target = request_line(url), origin_of(url), server_of(url)
         except ValueError as error:
             raise ProtocolBroken(str(error)) from error
 

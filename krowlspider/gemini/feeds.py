@@ -18,7 +18,7 @@ from krowlspider.urls.page.sitemap_xml import Claim
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.gemini.gemtext import Document, Link
+    from krowlspider.gemini.gemtext import Gemtext, LinkLine
 
 # Media types of feeds that are XML. Servers that do not know them name only the language.
 TYPES = frozenset({"application/atom+xml", "application/rss+xml", "application/xml", "text/xml"})
@@ -32,7 +32,7 @@ _GEMINI = "gemini"
 _PORT = ":1965"
 
 
-class Entry(NamedTuple):
+class FeedEntry(NamedTuple):
     """An entry of a feed: its reference as written, its title, and its day, noon UTC in epoch
     seconds."""
 
@@ -41,13 +41,13 @@ class Entry(NamedTuple):
     updated: float
 
 
-def entries(document: Document) -> list[Entry]:
+def entries(document: Gemtext) -> list[FeedEntry]:
     """Return the entries of a page of gemtext, in its order. A link without a valid date is none;
     one whose text is its date has it as title."""
     return [entry for link in document.links if (entry := _entry(link)) is not None]
 
 
-def is_feed(document: Document) -> bool:
+def is_feed(document: Gemtext) -> bool:
     """Return whether a page is a feed: three links in a row are entries of its own server."""
     in_a_row, own = 0, _server(document.url)
     for link in document.links:
@@ -67,7 +67,7 @@ def links_in(body: bytes, url: str, claims: list[Claim] | None = None) -> Iterat
         yield from found
 
 
-def claims_in(document: Document) -> list[Claim]:
+def claims_in(document: Gemtext) -> list[Claim]:
     """Return what a page of gemtext says of the pages that it names as a feed; nothing if it is
     none. They have changed at noon of their day."""
     if not is_feed(document):
@@ -80,7 +80,7 @@ def claims_in(document: Document) -> list[Claim]:
     ]
 
 
-def _entry(link: Link) -> Entry | None:
+def _entry(link: LinkLine) -> FeedEntry | None:
     found = _DATED.match(link.text)
     if found is None:
         return None
@@ -88,7 +88,7 @@ def _entry(link: Link) -> Entry | None:
     # No calendar has the 31st of February.
     with suppress(ValueError):
         noon = datetime.strptime(day, "%Y-%m-%d").replace(hour=12, tzinfo=UTC)
-        return Entry(link.url_reference, title.strip() or day, noon.timestamp())
+        return FeedEntry(link.url_reference, title.strip() or day, noon.timestamp())
     return None
 
 

@@ -35,7 +35,7 @@ _SPOKEN = re.compile(r"[^\W_]")
 _ORNAMENT = 3
 
 
-class Link(NamedTuple):
+class LinkLine(NamedTuple):
     """A link: its reference as written, its text or "", and its line, counted from 1."""
 
     url_reference: str
@@ -50,7 +50,7 @@ class Block(NamedTuple):
     text: str
 
 
-class Document(Struct, eq=False):
+class Gemtext(Struct, eq=False):
     """The content of a page of gemtext that concerns a crawler and an index.
 
     ``url`` is the URL of the page. ``links`` are in document order, with repeats. ``title`` is the
@@ -64,7 +64,7 @@ class Document(Struct, eq=False):
     """
 
     url: str
-    links: list[Link] = field(default_factory=list)
+    links: list[LinkLine] = field(default_factory=list)
     headings: list[str] = field(default_factory=list)
     title: str = ""
     text: str = ""
@@ -73,7 +73,7 @@ class Document(Struct, eq=False):
     truncated: bool = False
 
 
-def read(text: str, base: str) -> Document:
+def read(text: str, base: str) -> Gemtext:
     """Read a page of gemtext; ``base`` is its URL. No text raises an error."""
     if "\0" in text:
         # As in HTML: databases take no text with it.
@@ -81,7 +81,7 @@ def read(text: str, base: str) -> Document:
     if "\x1b" in text:
         text = _ESCAPES.sub("", text)
     lines = text.removeprefix("\ufeff").split("\n", LINES_MAX)
-    document = Document(base)
+    document = Gemtext(base)
     if len(lines) > LINES_MAX:
         document.truncated = True
         lines.pop()
@@ -92,7 +92,7 @@ def read(text: str, base: str) -> Document:
 class _Reader:
     """Reads the lines of one page into its document."""
 
-    def __init__(self, document: Document):
+    def __init__(self, document: Gemtext):
         self._document = document
         self._title = ""
         # What is read of the page, with the preformatted blocks in their places.
@@ -132,7 +132,7 @@ class _Reader:
         links = self._document.links
         if len(links) < LINKS_MAX and len(reference) <= REFERENCE_MAX:
             label = label.strip()
-            links.append(Link(reference, label[:LABEL_MAX], number))
+            links.append(LinkLine(reference, label[:LABEL_MAX], number))
             self._say(label)
         else:
             self._document.surplus += 1

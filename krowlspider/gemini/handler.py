@@ -13,9 +13,9 @@ from scrapy.responsetypes import responsetypes
 
 from krowlspider.engine.handler import DownloadHandler, capture_of, headers_of, ip_of, proxy_of
 from krowlspider.fetch.errors import NoCloseNotify
-from krowlspider.gemini.certificates import Certificates
+from krowlspider.gemini.certificates import CertificatePins
 from krowlspider.gemini.client import GeminiClient, origin_of
-from krowlspider.gemini.protocol import SCHEME, media_type, target_of
+from krowlspider.gemini.protocol import SCHEME, media_type, server_of
 from krowlspider.job.answers.retries import TRUNCATED_COUNT, LastTries
 from krowlspider.urls.encoding import codec_for, encoding_named
 
@@ -95,7 +95,7 @@ class GeminiHandler(DownloadHandler):
         settings, count = crawler.settings, self._count
         self._last_tries = _FirstTries(settings, count)
         self._least_delay = settings.getfloat("KROWL_GEMINI_DELAY_MIN")
-        self._certificates = Certificates(
+        self._certificates = CertificatePins(
             self._job.store,
             accepts_changes=settings["KROWL_GEMINI_CERTIFICATES"] == ACCEPT,
             wall=self._job.wall,
@@ -157,7 +157,7 @@ class GeminiHandler(DownloadHandler):
     def _capture(self, exchange: Exchange, identity: str) -> Capture:
         capture = capture_of(exchange, identity)
         capture.protocol = SCHEME
-        server, certificate = target_of(exchange.url).server, exchange.peer.certificate
+        server, certificate = server_of(exchange.url).server, exchange.peer.certificate
         if certificate is not None and self._certificates.lacks_record(server, certificate):
             capture.certificate = certificate
             self._recording[identity] = server, certificate

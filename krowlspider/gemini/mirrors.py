@@ -58,25 +58,25 @@ def kind_of(url: str) -> str | None:
     return None if found is None else found.lastgroup
 
 
-class Group(NamedTuple):
+class MirrorGroup(NamedTuple):
     """URLs of a server that are counted together, and how many are followed."""
 
     name: str
     limit: int
 
 
-def group_of(url: str) -> Group:
+def group_of(url: str) -> MirrorGroup:
     """Return the group of a normalised gemini URL.
 
     It is that of its kind of mirror, else that of a program with queries, else that of a folder.
     """
     host, _, rest = url[len(SCHEME) :].partition("/")
     if (kind := kind_of(url)) is not None:
-        return Group(f"{host} {kind}", MIRRORED_MAX)
+        return MirrorGroup(f"{host} {kind}", MIRRORED_MAX)
     path, mark, _ = rest.partition("?")
     folder = path if mark else path[: path.rfind("/") + 1]
     name = _NUMBERS.sub("0", folder[:_NAMED])
-    return Group(f"{host}/{name}{mark}", QUERIES_MAX if mark else FOLDER_MAX)
+    return MirrorGroup(f"{host}/{name}{mark}", QUERIES_MAX if mark else FOLDER_MAX)
 
 
 class Mirrors:

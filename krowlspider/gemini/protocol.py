@@ -25,7 +25,7 @@ _NOT_IN_URL = re.compile(r"[^\x21-\x7e]")
 _AUTHORITY = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\[\]:@]+)(?::([0-9]{1,5}))?")
 
 
-class Target(NamedTuple):
+class GeminiServer(NamedTuple):
     """The server of a URL. An IPv6 host has no brackets."""
 
     host: str
@@ -38,7 +38,7 @@ class Target(NamedTuple):
         return f"{host}:{self.port}"
 
 
-def target_of(url: str) -> Target:
+def server_of(url: str) -> GeminiServer:
     """Return the server of a normalised gemini URL.
 
     :raises ValueError: it is no such URL, with the reason
@@ -56,7 +56,7 @@ def target_of(url: str) -> Target:
     # As in `host_of`: a name with its root dot is the same host.
     if host != ".":
         host = host.removesuffix(".")
-    return Target(host, port)
+    return GeminiServer(host, port)
 
 
 def request_line(url: str) -> bytes:
@@ -64,7 +64,7 @@ def request_line(url: str) -> bytes:
 
     :raises ValueError: no server may answer it, with the reason
     """
-    target_of(url)
+    server_of(url)
     if found := _NOT_IN_URL.search(url):
         raise ValueError(f"a gemini URL is not escaped: it has {found[0]!r}")
     if "#" in url:
@@ -74,7 +74,7 @@ def request_line(url: str) -> bytes:
     return url.encode("ascii") + b"\r\n"
 
 
-class Kind(Enum):
+class StatusKind(Enum):
     """What a client does with an answer. SLOW_DOWN is a temporary failure of its own."""
 
     INPUT = "input"
@@ -86,37 +86,37 @@ class Kind(Enum):
     CERTIFICATE = "certificate"
 
 
-class Meaning(NamedTuple):
+class StatusMeaning(NamedTuple):
     """The meaning of a status. ``reason`` is one word of it, for drops and counters."""
 
-    kind: Kind
+    kind: StatusKind
     reason: str
 
 
 _MEANINGS = {
-    10: Meaning(Kind.INPUT, "input"),
-    11: Meaning(Kind.INPUT, "sensitive_input"),
-    20: Meaning(Kind.SUCCESS, "success"),
-    30: Meaning(Kind.REDIRECT, "temporary_redirect"),
-    31: Meaning(Kind.REDIRECT, "permanent_redirect"),
-    40: Meaning(Kind.TEMPORARY_FAILURE, "temporary_failure"),
-    41: Meaning(Kind.TEMPORARY_FAILURE, "server_unavailable"),
-    42: Meaning(Kind.TEMPORARY_FAILURE, "cgi_error"),
-    43: Meaning(Kind.TEMPORARY_FAILURE, "proxy_error"),
-    44: Meaning(Kind.SLOW_DOWN, "slow_down"),
-    50: Meaning(Kind.PERMANENT_FAILURE, "permanent_failure"),
-    51: Meaning(Kind.PERMANENT_FAILURE, "not_found"),
-    52: Meaning(Kind.PERMANENT_FAILURE, "gone"),
-    53: Meaning(Kind.PERMANENT_FAILURE, "proxy_request_refused"),
-    59: Meaning(Kind.PERMANENT_FAILURE, "bad_request"),
-    60: Meaning(Kind.CERTIFICATE, "certificate_required"),
-    61: Meaning(Kind.CERTIFICATE, "certificate_not_authorised"),
-    62: Meaning(Kind.CERTIFICATE, "certificate_not_valid"),
+    10: StatusMeaning(StatusKind.INPUT, "input"),
+    11: StatusMeaning(StatusKind.INPUT, "sensitive_input"),
+    20: StatusMeaning(StatusKind.SUCCESS, "success"),
+    30: StatusMeaning(StatusKind.REDIRECT, "temporary_redirect"),
+    31: StatusMeaning(StatusKind.REDIRECT, "permanent_redirect"),
+    40: StatusMeaning(StatusKind.TEMPORARY_FAILURE, "temporary_failure"),
+    41: StatusMeaning(StatusKind.TEMPORARY_FAILURE, "server_unavailable"),
+    42: StatusMeaning(StatusKind.TEMPORARY_FAILURE, "cgi_error"),
+    43: StatusMeaning(StatusKind.TEMPORARY_FAILURE, "proxy_error"),
+    44: StatusMeaning(StatusKind.SLOW_DOWN, "slow_down"),
+    50: StatusMeaning(StatusKind.PERMANENT_FAILURE, "permanent_failure"),
+    51: StatusMeaning(StatusKind.PERMANENT_FAILURE, "not_found"),
+    52: StatusMeaning(StatusKind.PERMANENT_FAILURE, "gone"),
+    53: StatusMeaning(StatusKind.PERMANENT_FAILURE, "proxy_request_refused"),
+    59: StatusMeaning(StatusKind.PERMANENT_FAILURE, "bad_request"),
+    60: StatusMeaning(StatusKind.CERTIFICATE, "certificate_required"),
+    61: StatusMeaning(StatusKind.CERTIFICATE, "certificate_not_authorised"),
+    62: StatusMeaning(StatusKind.CERTIFICATE, "certificate_not_valid"),
 }
 _FIRST, _LAST = 10, 69
 
 
-def meaning_of(status: int) -> Meaning:
+def meaning_of(status: int) -> StatusMeaning:
     """Return the meaning of a status from 10 to 69; an undefined one means what its first digit
     does."""
     return _MEANINGS.get(status) or _MEANINGS[status // 10 * 10]
@@ -222,10 +222,6 @@ class MediaType(NamedTuple):
     essence: str
     charset: str
     languages: tuple[str, ...]
-
-    @property
-    def is_text(self) -> bool:
-        return self.essence.startswith("text/")
 
 
 def media_type(meta: str) -> MediaType:

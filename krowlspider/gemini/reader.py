@@ -9,8 +9,8 @@ from krowlspider.fetch.http.head import Framing, Head
 from krowlspider.gemini.protocol import (
     GEMTEXT,
     Header,
-    Kind,
     MalformedHeader,
+    StatusKind,
     meaning_of,
     read_header,
     seconds_in,
@@ -19,7 +19,7 @@ from krowlspider.gemini.protocol import (
 if TYPE_CHECKING:
     from krowlspider.fetch.errors import Headers, Observer
 
-_FIELDS = {Kind.SUCCESS: b"Content-Type", Kind.REDIRECT: b"Location"}
+_FIELDS = {StatusKind.SUCCESS: b"Content-Type", StatusKind.REDIRECT: b"Location"}
 
 
 def headers_of(header: Header) -> Headers:
@@ -31,7 +31,7 @@ def headers_of(header: Header) -> Headers:
     if not header.meta:
         return [(b"Content-Type", GEMTEXT.encode())] if header.is_success else []
     name = _FIELDS.get(kind, b"Meta")
-    if kind is Kind.SLOW_DOWN and seconds_in(header.meta) is not None:
+    if kind is StatusKind.SLOW_DOWN and seconds_in(header.meta) is not None:
         name = b"Retry-After"
     return [(name, header.meta.encode())]
 

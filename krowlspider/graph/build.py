@@ -51,7 +51,7 @@ _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
-class Built(NamedTuple):
+class RankedGraph(NamedTuple):
     """A graph with its ranks. ``hosts`` are the numbers of hosts of domains."""
 
     level: str
@@ -150,7 +150,7 @@ class GraphFolder:
         finally:
             shutil.rmtree(self._work)
 
-    def write(self, built: Built) -> None:
+    def write(self, built: RankedGraph) -> None:
         """Replace the folder of a level by this graph, as a whole."""
         new = self._folder / f"{built.level}{_NEW}"
         new.mkdir()
@@ -185,9 +185,9 @@ def _graph_of(size: int, keys: Keys) -> Graph:
     return Graph(size, sources, targets)
 
 
-def built(level: str, graph: Graph, names: Names, memory: int = hyperball.MEMORY) -> Built:
+def built(level: str, graph: Graph, names: Names, memory: int = hyperball.MEMORY) -> RankedGraph:
     """Return a graph of hosts, or that of their domains, with its ranks."""
     hosts = None
     if level == DOMAIN:
         graph, names, hosts = fold(graph, names)
-    return Built(level, graph, names, harmonic(graph, memory), pagerank(graph), hosts)
+    return RankedGraph(level, graph, names, harmonic(graph, memory), pagerank(graph), hosts)

@@ -285,7 +285,9 @@ class ClusterTraffic:
         hosts = [host_of(message.url) for message in messages]
         foreign: list[Foreign] = []
         plain: list[tuple[Message, str]] = []
-        for message, host, owner in zip(messages, hosts, self._node.others(hosts), strict=True):
+        for message, host, owner in zip(
+            messages, hosts, self._node.foreign_owners(hosts), strict=True
+        ):
             if message.words:
                 self._intake.learn_words(message.seed or message.url, message.words)
             if owner is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from weakref import WeakKeyDictionary
 
 from krowlspider.config.validation import check
-from krowlspider.job.job import Job, Seat
+from krowlspider.job.job import ClusterContext, Job
 from krowlspider.job.meters import Meters
 
 if TYPE_CHECKING:
@@ -109,9 +109,9 @@ def open_crawl(crawler: Crawler, kind: type[Job] = Job) -> Crawl:
     name = crawler.spidercls.name
     meters = Meters() if settings.getbool("PROMETHEUS_ENABLED") else None
     node = _node(settings, name, meters)
-    seat = None if node is None else _seat(node)
+    cluster = None if node is None else _cluster(node)
     asked = spider.asked_scope if isinstance(spider, Scoped) else None
-    job = kind(settings, name, asked, meters=meters, seat=seat, hooks=_hooks(crawler))
+    job = kind(settings, name, asked, meters=meters, cluster=cluster, hooks=_hooks(crawler))
     crawl = _crawls[crawler] = Crawl(job, node)
     return crawl
 
@@ -145,9 +145,9 @@ def _node(settings: BaseSettings, spider: str, meters: Meters | None) -> Node | 
     return None
 
 
-def _seat(node: Node) -> Seat:
+def _cluster(node: Node) -> ClusterContext:
     cluster = node.cluster
-    return Seat(
+    return ClusterContext(
         node.own,
         cluster.place,
         agree_on_seed=cluster.prepare,

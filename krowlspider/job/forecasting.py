@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from krowlspider.errors import KrowlError, counted, duration
 from krowlspider.frontier.pages.sample import Sampled, sample
 from krowlspider.frontier.store.store import STORE_ERRORS, Store
-from krowlspider.recrawl.forecast import TARGET, HostClass, Reached, Target, forecast, read_target
+from krowlspider.recrawl.forecast import (
+    TARGET,
+    FreshnessTarget,
+    HostClass,
+    Reached,
+    forecast,
+    read_target,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -83,7 +90,7 @@ class CrawlForecast:
     words: str = ""
 
 
-def target_of(text: str) -> Target:
+def target_of(text: str) -> FreshnessTarget:
     """Return the target in a text.
 
     :raises KrowlError: it is none
@@ -94,7 +101,9 @@ def target_of(text: str) -> Target:
         raise KrowlError(f"--forecast {error}") from error
 
 
-def forecast_of(found: Sequence[Sampled], afforded: Afforded, target: Target) -> CrawlForecast:
+def forecast_of(
+    found: Sequence[Sampled], afforded: Afforded, target: FreshnessTarget
+) -> CrawlForecast:
     """Return the forecast for a sample.
 
     :raises KrowlError: it has no pages
@@ -193,7 +202,7 @@ class Forecasts:
         self._made = -inf
         self._lock = asyncio.Lock()
         self._is_closed = False
-        self._last: dict[Target, CrawlForecast] = {}
+        self._last: dict[FreshnessTarget, CrawlForecast] = {}
 
     async def close(self) -> None:
         """Wait until nothing is read: a store must not be closed meanwhile."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.job.codec import RequestCodec
-    from krowlspider.job.hooking.links import LinkBatch, LinkHooks, Ranks
+    from krowlspider.job.hooking.links import LinkBatch, LinkHooks, Priorities
     from krowlspider.job.nodes.node import Node
     from krowlspider.job.site_policies import SitePolicies
 
@@ -259,7 +259,7 @@ class Intake:
             entry.request = UNMARKED
         priority = REQUISITE_PRIORITY if entry.is_requisite else request.priority
         candidate = Candidate(host, key, entry, priority)
-        if self._node is not None and (owner := self._node.others([host])[0]) is not None:
+        if self._node is not None and (owner := self._node.foreign_owner(host)) is not None:
             return self._send_request(owner, candidate)
         if key is not None and self.knows((key,), lambda _: host)[0]:
             return False
@@ -325,7 +325,7 @@ class Intake:
         if recent is not None and not (urls := self._frontier.without_recent(urls)):
             return 0
         found = self._hasher.keys(urls)
-        owners = None if self._node is None else self._node.others(list(map(host_in, urls)))
+        owners = None if self._node is None else self._node.foreign_owners(list(map(host_in, urls)))
         itself = again or (
             bool(chain)
             and (found == self._hasher.keys(chain[-1:]) or not set(urls).isdisjoint(chain))
@@ -397,7 +397,7 @@ class Intake:
                 f"{path}{hop}",
             )
         policies = self._policies
-        ranks: Ranks | None = (
+        ranks: Priorities | None = (
             policies if policies is not None and policies.gives_priorities else None
         )
         ranks = ranks if hooked is None else hooked.ranks(ranks)
@@ -720,7 +720,7 @@ class Intake:
         return added
 
     def _is_known_anywhere(self, key: bytes, host: str) -> bool:
-        owners = None if self._node is None else self._node.others([host])
+        owners = None if self._node is None else self._node.foreign_owners([host])
         return self.known_here([key], lambda _: host, owners)[0]
 
     def known_here(

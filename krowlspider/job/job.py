@@ -94,7 +94,7 @@ _UNUSABLE = (
 )
 
 
-class Seat(NamedTuple):
+class ClusterContext(NamedTuple):
     """What a job needs of the cluster in which it is a node.
 
     ``node`` is its name, ``ring`` names the ring that its folder belongs to. ``agree_on_seed``
@@ -126,7 +126,7 @@ class Job:
     the group commit and the disk guard: no component setting can remove them.
 
     ``asked`` is the scope that the spider asks for; ``scope`` is the one that holds. ``meters`` are
-    measured for the metrics; None if they are not served. ``seat`` is None for a crawl of one
+    measured for the metrics; None if they are not served. ``cluster`` is None for a crawl of one
     process, ``hooks`` without KROWL_HOOKS.
 
     :raises JobError: the folder, the frontier or the archive cannot be used, or it is of another
@@ -152,7 +152,7 @@ class Job:
         asked: AskedScope | None = None,
         *,
         meters: Meters | None = None,
-        seat: Seat | None = None,
+        cluster: ClusterContext | None = None,
         hooks: Hooked | None = None,
     ):
         self._settings = settings
@@ -162,7 +162,7 @@ class Job:
         self.meters = meters
         # What KROWL_HOOKS names; None without it.
         self.hooks = hooks
-        self._seat = seat
+        self._cluster = cluster
         # The sheets of KROWL_POLICIES; None without them.
         self.policies = site_policies(settings, self._address_of)
         self.memory = memory_account(settings, self._has_memory)
@@ -212,10 +212,10 @@ class Job:
             _prepare_archive(settings["KROWL_WARC_DIR"])
             self.folder = JobFolder.of(settings["JOBDIR"])
             undo.callback(self.folder.leave)
-            seat, seed, ring = self._seat, None, ""
-            if seat is not None:
-                ring = seat.ring
-                seed = seat.agree_on_seed(self.folder.seed_of(ring))
+            cluster, seed, ring = self._cluster, None, ""
+            if cluster is not None:
+                ring = cluster.ring
+                seed = cluster.agree_on_seed(self.folder.seed_of(ring))
             head = self.folder.take(
                 seed=seed,
                 ring=ring,
@@ -318,7 +318,7 @@ class Job:
             )
 
     def _open_frontier(self, boot: bytes) -> None:
-        settings, seat = self._settings, self._seat
+        settings, cluster = self._settings, self._cluster
         limits = frontier_limits(settings)
         if self.sites is not None:
             limits = replace(limits, concurrency_of=self.sites.concurrency)
@@ -330,7 +330,7 @@ class Job:
             monotonic=self.monotonic,
             wall=self.wall,
             boot=boot,
-            may_fetch=None if seat is None else seat.may_fetch,
+            may_fetch=None if cluster is None else cluster.may_fetch,
             may_overflow=self.may_overflow,
             pages=page_rows(settings, self.store, self.hasher),
             quotas=self._quotas(),
@@ -344,14 +344,14 @@ class Job:
             self.frontier,
             self.wall,
             self._robots_found,
-            None if seat is None else seat.peers,
+            None if cluster is None else cluster.peers,
         )
 
     def _quotas(self) -> Quotas | None:
         """Return what counts against the limits of sheets; None without sheets."""
         if self.policies is None:
             return None
-        if self._seat is None:
+        if self._cluster is None:
             return self.policies.quotas(self.store, self.wall)
         from krowlspider.cluster.register.port import portion_of  # noqa: PLC0415 - for clusters
         from krowlspider.frontier.grants import Grants  # noqa: PLC0415
@@ -389,7 +389,7 @@ class Job:
     def _prepare_fetching(self, decoders: Decoders) -> None:
         """Make the parts that fetch, log and trace. They open nothing before the crawl runs."""
         settings, meters = self._settings, self.meters
-        node = "" if self._seat is None else self._seat.node
+        node = "" if self._cluster is None else self._cluster.node
         self.crawl_log = crawl_log(settings, self.folder.path, node)
         self.fetching = Fetching(
             settings,

@@ -165,7 +165,7 @@ ZEROS = {
 }
 
 
-class StatsCollector(Collector):
+class PrometheusStats(Collector):
     """The stats at the time of a scrape.
 
     ``krowl/a/b_count/REASON`` becomes the counter ``krowl_a_b_total{reason="REASON"}``. Stats that
@@ -283,7 +283,7 @@ def registry(stats: Callable[[], Mapping[str, Any]], about: Mapping[str, str]) -
     ``about`` has the labels of ``krowl_crawl_info``.
     """
     made = CollectorRegistry()
-    made.register(StatsCollector(stats))
+    made.register(PrometheusStats(stats))
     Info("krowl_crawl", "What crawl this is.", registry=made).info(dict(about))
     ProcessCollector(registry=made)
     GCCollector(registry=made)

@@ -16,8 +16,8 @@ import plyvel
 from krowlspider import __version__
 from krowlspider.archive.dedup import (
     DedupIndex,
+    DedupSource,
     OtherCrawls,
-    Source,
     build,
     is_dedup_index,
     source_at,
@@ -279,7 +279,7 @@ def open_other_crawls(settings: BaseSettings, folder: Path) -> OtherCrawls | Non
     return OtherCrawls(indexes, settings.getfloat("KROWL_WARC_DEDUP_MAX_AGE"), logger.warning)
 
 
-def _built(sources: Sequence[Source], folder: Path) -> Path:
+def _built(sources: Sequence[DedupSource], folder: Path) -> Path:
     """Return the index of ``sources``; build it if they have changed since it was built."""
     built, note = folder / _BUILT, folder / _OF
     text = json.dumps(

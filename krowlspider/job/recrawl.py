@@ -16,8 +16,8 @@ from krowlspider.recrawl.trust import trusted
 from krowlspider.recrawl.validators import (
     NO_VALIDATORS,
     Asked,
+    KnownPage,
     Meaning,
-    Page,
     Validators,
     conditions,
     meaning_of,
@@ -125,7 +125,7 @@ class Recrawl:
         if kept == NO_VALIDATORS or not row.stored:
             # A 304 would refer to no record.
             return NO_VALIDATORS, Asked.IN_FULL
-        page = Page(row.url, row.status, kept, row.fetches)
+        page = KnownPage(row.url, row.status, kept, row.fetches)
         trust = self._pages.trust(host_of(row.url))
         may = trusted(trust, kept)
         return conditions(page, row.url, row.url.encode(), may, hides=trust.hides_changes)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from itertools import islice, pairwise
 from operator import itemgetter
 from tempfile import TemporaryFile
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from msgspec import Struct
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from krowlspider.frontier.seed_words import Fetched
+    from krowlspider.frontier.seed_words import SeedFetches
     from krowlspider.job.job import Job
 
 _T = TypeVar("_T")
@@ -118,13 +118,6 @@ class Spool:
             yield tuple(json.loads(line))
 
 
-class Rows(Protocol):
-    """The rows of a table: a list, or a `Spool`."""
-
-    def __len__(self) -> int: ...
-    def __iter__(self) -> Iterator[Row]: ...
-
-
 class Table(Struct, frozen=True):
     """A table: ``name`` is that of its file. ``total`` is the number of rows that a table without
     a limit would have; 0 for one that has all."""
@@ -132,7 +125,7 @@ class Table(Struct, frozen=True):
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: Rows
+    rows: Sequence[Row] | Spool
     total: int = 0
 
     @property
@@ -309,14 +302,14 @@ class WordedRows:
         self._stores = stores
         self._read = seed_words
         self._seeds: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._fetched: defaultdict[str, Fetched] = defaultdict(seed_words.Fetched)
+        self._fetched: defaultdict[str, SeedFetches] = defaultdict(seed_words.SeedFetches)
 
     @classmethod
     def of(cls, stores: Sequence[Store]) -> WordedRows | None:
         """Return them; None where no seed has words."""
         return cls(stores) if any(map(has_words, stores)) else None
 
-    def of_key(self, key: bytes) -> tuple[str, Fetched] | None:
+    def of_key(self, key: bytes) -> tuple[str, SeedFetches] | None:
         """Return the tag of a seed, and what was fetched from it; None if it has no words."""
         said = (self._read.read_words(store, key) for store in self._stores)
         words = next((each for each in said if each is not None), None)
@@ -324,7 +317,7 @@ class WordedRows:
             return None
         return words.tag, self._read.fetched_from(self._stores, key)
 
-    def add(self, words: tuple[str, Fetched] | None, outcome: str) -> Row:
+    def add(self, words: tuple[str, SeedFetches] | None, outcome: str) -> Row:
         """Count a seed, and return the WORDS_COLUMNS of its row."""
         tag = "" if words is None else words[0]
         self._count(tag, outcome)
@@ -369,7 +362,7 @@ class WordedRows:
         return rows
 
 
-def _figures(found: Fetched) -> tuple[int, int, str, str]:
+def _figures(found: SeedFetches) -> tuple[int, int, str, str]:
     return found.pages, found.size, _time(found.first), _time(found.last)
 
 
@@ -540,7 +533,7 @@ class Course:
             draft.replace(self._path)
 
 
-class Record:
+class ReportRecorder:
     """Records an open job until its end.
 
     `sample` is to be called every `INTERVAL` seconds. The job reads

@@ -56,7 +56,7 @@ class RequisiteIntake:
         via = host_of(page)
         urls = self._of_site(found, via)
         hosts = [host_of(url) for url in urls]
-        owners = None if node is None else node.others(hosts)
+        owners = None if node is None else node.foreign_owners(hosts)
         keys = self._hasher.keys(map(requisite_identity, urls))
         # A target with the identity of the URL that redirects to it was not fetched.
         itself = bool(chain) and keys == self._hasher.keys([requisite_identity(chain[-1])])

@@ -37,7 +37,7 @@ SIZE_MAX = 32 * 1024 * 1024
 _ERRORS_LOGGED = 20
 
 
-class Version(NamedTuple):
+class PolicyVersion(NamedTuple):
     """A text of sheets, its SHA-256 in hexadecimal, and the files that the sheets name."""
 
     text: bytes
@@ -78,8 +78,8 @@ class SitePolicies:
         self._path = path
         self._address_of = address_of
         self._delay_min = delay_min
-        self.changes: list[Callable[[Version], None]] = []
-        self.on_order: Callable[[Version], None] | None = None
+        self.changes: list[Callable[[PolicyVersion], None]] = []
+        self.on_order: Callable[[PolicyVersion], None] | None = None
         self.written = 0.0
         # What is wrong with the version of the file that is not in force, the fault that was
         # logged, and what is wrong with the sheets of the cluster; "" for nothing.
@@ -246,7 +246,7 @@ class SitePolicies:
         """Return what is wrong with sheets that should be in force, or else what is in force."""
         return f"not in force: {self.fault}" if self.fault else f"{self.words()} in force"
 
-    def parse(self, text: bytes) -> Version:
+    def parse(self, text: bytes) -> PolicyVersion:
         """Return a version of a text; it may take seconds.
 
         :raises BadPolicies: the text has errors, or a file that it names
@@ -256,9 +256,9 @@ class SitePolicies:
         except UnicodeDecodeError as error:
             line = text.count(b"\n", 0, error.start) + 1
             raise BadPolicies([f"{self._path} line {line}: not UTF-8"]) from error
-        return Version(text, hashlib.sha256(text).hexdigest(), sheets, SheetFiles(sheets))
+        return PolicyVersion(text, hashlib.sha256(text).hexdigest(), sheets, SheetFiles(sheets))
 
-    def use(self, version: Version) -> Policies:
+    def use(self, version: PolicyVersion) -> Policies:
         """Put a version into force, and return the sheets before it: `Policies.dismantle` them in a
         thread, or the event loop frees them at once."""
         before, self.version = self.policies, version
@@ -287,7 +287,7 @@ class SitePolicies:
                 "KROWL_POLICIES %s is not in force, the sheets before it are: %s", self._path, text
             )
 
-    def _read(self) -> Version:
+    def _read(self) -> PolicyVersion:
         if not self._path.is_file() and self._path.exists():
             # Opening a pipe would block until its other end is open.
             raise OSError("not a file")
@@ -300,7 +300,7 @@ class SitePolicies:
         self.written = stat.st_mtime
         return self.parse(text)
 
-    def look(self) -> Version | None:
+    def look(self) -> PolicyVersion | None:
         """Check the file, and return a new version once it is complete.
 
         Return None if there is no new version, or if it was seen for the first time.

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from krowlspider.config.contact import contact_fault
-from krowlspider.library.messages import Order
+from krowlspider.library.messages import CrawlOrder
 from krowlspider.urls.scope import ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
 
@@ -50,7 +50,7 @@ def order_of(
     jobdir: str | os.PathLike[str] | None,
     archive: bool | None,
     settings: Mapping[str, Any] | None,
-) -> Order:
+) -> CrawlOrder:
     """Return the order for a crawl. Without ``jobdir``, its folder is made as the crawl starts.
 
     ``archive`` None: only what has a ``jobdir`` is archived, as else the archive would be removed.
@@ -69,7 +69,7 @@ def order_of(
         raise ValueError("seeds has no seed: give URLs or domains, or the jobdir of a crawl")
     if archive is not None and not isinstance(archive, bool):
         raise ValueError(f"archive={archive!r}: give True or False, or None: only with a jobdir")
-    return Order(
+    return CrawlOrder(
         seeds=lines,
         file=file,
         jobdir=_folder(jobdir),
@@ -101,7 +101,7 @@ def _check_text(what: str, value: object) -> None:
         raise ValueError(f"{what} cannot be handed to the process of the crawl: {error}") from error
 
 
-def in_temporary_folder(order: Order) -> Order:
+def in_temporary_folder(order: CrawlOrder) -> CrawlOrder:
     """Return an order with a new temporary folder, if it has none."""
     if not order.temporary:
         return order

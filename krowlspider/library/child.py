@@ -19,7 +19,7 @@ from krowlspider.config.validation import check_mappings, validate
 from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import CrawlError, KrowlError, replace_closed_streams
 from krowlspider.library.handover import Handover, Lines
-from krowlspider.library.messages import End, Fault, Order, frame, read_order
+from krowlspider.library.messages import CrawlEnd, CrawlFault, CrawlOrder, frame, read_order
 from krowlspider.library.spider import LibrarySpider
 
 # A library opens no ports, and writes nothing to the terminal. Settings of the program come on top.
@@ -56,7 +56,7 @@ def main(number: int) -> None:
         connection.sendall(frame(end))
 
 
-def _crawl(order: Order, handover: Handover, lines: Lines) -> End:
+def _crawl(order: CrawlOrder, handover: Handover, lines: Lines) -> CrawlEnd:
     try:
         settings = _settings_of(order)
     except KrowlError as error:
@@ -76,10 +76,10 @@ def _crawl(order: Order, handover: Handover, lines: Lines) -> End:
     if fault is not None:
         return _failed(CrawlError(f"the crawl could not begin: {outcome.why}"))
     stats = dict(crawler.stats.get_stats())
-    return End(_fault(order, outcome, was_left=handover.was_left), stats)
+    return CrawlEnd(_fault(order, outcome, was_left=handover.was_left), stats)
 
 
-def _settings_of(order: Order) -> Settings:
+def _settings_of(order: CrawlOrder) -> Settings:
     """Return the settings of a crawl, checked.
 
     :raises SettingsError: one is wrong
@@ -95,7 +95,7 @@ def _settings_of(order: Order) -> Settings:
     return settings
 
 
-def _fault(order: Order, outcome: Outcome, *, was_left: bool) -> Fault | None:
+def _fault(order: CrawlOrder, outcome: Outcome, *, was_left: bool) -> CrawlFault | None:
     """Return why a crawl ended before its work was done; None if it did not.
 
     A crawl that has fetched nothing has ended: its log says why.
@@ -107,10 +107,10 @@ def _fault(order: Order, outcome: Outcome, *, was_left: bool) -> Fault | None:
         why = "the crawl was stopped by a signal"
     elif outcome.code in {0, NOTHING_FETCHED}:
         return None
-    return Fault(CrawlError.__name__, why)
+    return CrawlFault(CrawlError.__name__, why)
 
 
-def _failed(error: KrowlError) -> End:
+def _failed(error: KrowlError) -> CrawlEnd:
     # The program imports no more modules for an error.
     kind = next(each for each in type(error).__mro__ if each.__module__ == KrowlError.__module__)
-    return End(Fault(kind.__name__, str(error)), {})
+    return CrawlEnd(CrawlFault(kind.__name__, str(error)), {})

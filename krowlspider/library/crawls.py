@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider import errors
 from krowlspider.errors import CrawlError
 from krowlspider.library.arguments import in_temporary_folder, order_of
-from krowlspider.library.messages import End, Frames, Line, Order, Stats, frame
+from krowlspider.library.messages import CrawlEnd, CrawlOrder, Frames, LogLine, Stats, frame
 from krowlspider.library.page import Page
 from krowlspider.library.process import Child, former
 
@@ -81,14 +81,14 @@ class _Crawl:
     error. One that is not comes again when a crawl goes on in the same folder.
     """
 
-    def __init__(self, order: Order):
+    def __init__(self, order: CrawlOrder):
         self._order = order
         self._child: Child | None = None
         self._frames = Frames()
         self._pages: deque[Page] = deque()
         # Whether the program has a page that is not acknowledged.
         self._in_hand = False
-        self._end: End | None = None
+        self._end: CrawlEnd | None = None
         self._is_over = False
         self._stats: dict[str, Any] = {}
 
@@ -122,11 +122,11 @@ class _Crawl:
                     assert self._child is not None
                     if not self._child.is_leaving:
                         self._pages.append(message)
-                case Line():
+                case LogLine():
                     _log(message)
                 case Stats():
                     self._stats = message.stats
-                case End():
+                case CrawlEnd():
                     self._end, self._stats = message, message.stats
 
     def _leave(self) -> None:
@@ -160,7 +160,7 @@ class _Crawl:
 class AsyncCrawl(_Crawl):
     """A crawl for one task of an event loop. See `crawl`."""
 
-    def __init__(self, order: Order):
+    def __init__(self, order: CrawlOrder):
         super().__init__(order)
         self._reading = asyncio.Lock()
 
@@ -327,7 +327,7 @@ class BlockingCrawl(_Crawl):
             self._child.wait()
 
 
-def _log(line: Line) -> None:
+def _log(line: LogLine) -> None:
     """Pass a line to the program's logger of the same name, which decides what becomes of it."""
     logger = logging.getLogger(line.logger)
     if logger.isEnabledFor(line.level):

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from krowlspider.library.messages import Line, Message, Stats, frame
+from krowlspider.library.messages import LogLine, Message, Stats, frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,14 +30,14 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.kept: deque[Line] = deque(maxlen=LINES_MAX)
+        self.kept: deque[LogLine] = deque(maxlen=LINES_MAX)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             text = self.format(record)
         except Exception:  # noqa: BLE001 - of whoever logs, as in the handlers of logging
             text = f"{record.msg!s} cannot be formatted with {record.args!r}"
-        self.kept.append(Line(record.name, record.levelno, text, record.created))
+        self.kept.append(LogLine(record.name, record.levelno, text, record.created))
 
 
 class Handover:

@@ -1,8 +1,8 @@
 """What a program and the process of its crawl say to each other over a socket.
 
-The program sends one frame, an `Order`. From then on it sends one `TAKEN` for each page, in the
-order in which the pages came; once it sends no more, the crawl stops. The crawl sends frames:
-pages, lines of its log and stats, and at last an `End`. A frame is its length in four bytes,
+The program sends one frame, a `CrawlOrder`. From then on it sends one `TAKEN` for each page, in
+the order in which the pages came; once it sends no more, the crawl stops. The crawl sends frames:
+pages, lines of its log and stats, and at last a `CrawlEnd`. A frame is its length in four bytes,
 big-endian, and a message in MessagePack.
 """
 
@@ -23,7 +23,7 @@ _LENGTH = 4
 _BITS = 64
 
 
-class Order(msgspec.Struct, frozen=True):
+class CrawlOrder(msgspec.Struct, frozen=True):
     """What a program asks for.
 
     ``seeds`` are lines with one seed each, ``file`` a file of such lines. ``arguments`` are those
@@ -38,7 +38,7 @@ class Order(msgspec.Struct, frozen=True):
     settings: dict[str, Any]
 
 
-class Line(msgspec.Struct, frozen=True, tag="line"):
+class LogLine(msgspec.Struct, frozen=True, tag="line"):
     """A line of the log; ``created`` is in epoch seconds."""
 
     logger: str
@@ -53,37 +53,39 @@ class Stats(msgspec.Struct, frozen=True, tag="stats"):
     stats: dict[str, Any]
 
 
-class Fault(msgspec.Struct, frozen=True):
+class CrawlFault(msgspec.Struct, frozen=True):
     """Why a crawl has failed: name of a class of `krowlspider.errors`, and message."""
 
     error: str
     why: str
 
 
-class End(msgspec.Struct, frozen=True, tag="end"):
+class CrawlEnd(msgspec.Struct, frozen=True, tag="end"):
     """The crawl is over; ``fault`` is None if it has not failed."""
 
-    fault: Fault | None
+    fault: CrawlFault | None
     stats: dict[str, Any]
 
 
-Message: TypeAlias = Page | Line | Stats | End
+Message: TypeAlias = Page | LogLine | Stats | CrawlEnd
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)
 # What MessagePack cannot hold, in lines and stats of a user's classes: names of files that are no
 # text, whole numbers beyond 64 bits, keys of other types.
 _NOT_HELD = (UnicodeEncodeError, OverflowError, TypeError)
-_decode: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Page | Line | Stats | End)
-_decode_order = msgspec.msgpack.Decoder(Order).decode
+_decode: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
+    Page | LogLine | Stats | CrawlEnd
+)
+_decode_order = msgspec.msgpack.Decoder(CrawlOrder).decode
 
 
-def frame(message: Message | Order) -> bytearray:
+def frame(message: Message | CrawlOrder) -> bytearray:
     """Return a message as it is sent."""
     framed = bytearray(_LENGTH)
     try:
         _encoder.encode_into(message, framed, _LENGTH)
     except _NOT_HELD:
-        if isinstance(message, Order | Page):
+        if isinstance(message, CrawlOrder | Page):
             raise
         held = _as_text(msgspec.structs.asdict(message))
         _encoder.encode_into(msgspec.structs.replace(message, **held), framed, _LENGTH)
@@ -99,8 +101,8 @@ def _as_text(values: Mapping[Any, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return _as_text(value)
-    if isinstance(value, Fault):
-        return Fault(value.error, _printable(value.why))
+    if isinstance(value, CrawlFault):
+        return CrawlFault(value.error, _printable(value.why))
     if value is None or isinstance(value, bool | float):
         return value
     if isinstance(value, int) and value.bit_length() < _BITS:
@@ -137,7 +139,7 @@ class Frames:
             del received[:start]
 
 
-def read_order(connection: socket) -> Order:
+def read_order(connection: socket) -> CrawlOrder:
     """Return the order of a program. Blocks.
 
     :raises EOFError: the program has gone

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from socket import SHUT_RDWR, SHUT_WR, socketpair
 
-from krowlspider.library.messages import TAKEN, Order
+from krowlspider.library.messages import TAKEN, CrawlOrder
 
 # Processes that may still run. Each holds its folder until it has ended.
 _started: list[Child] = []
@@ -24,7 +24,7 @@ class Child:
     `finish` or `leave` is called, and when the program dies. Then it commits, and closes its files.
     """
 
-    def __init__(self, order: Order):
+    def __init__(self, order: CrawlOrder):
         self.jobdir = order.jobdir
         self._temporary = order.temporary
         self._owner = os.getpid()

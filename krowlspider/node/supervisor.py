@@ -39,8 +39,7 @@ from krowlspider.node.tree import (
     processes,
 )
 from krowlspider.rpc.options import check_before_start
-from krowlspider.rpc.process import Plan as RpcPlan
-from krowlspider.rpc.process import Server
+from krowlspider.rpc.process import ServingPlan, ServingProcess
 from krowlspider.spiders.broad import BroadSpider
 from krowlspider.views.live_line import StatusLog
 from krowlspider.views.report import write_table
@@ -61,7 +60,7 @@ class Serving:
         self._token: Secret | None = None
         self._servers: Servers | None = None
         self._routes: Mapping[str, Route] | None = None
-        self._rpc: Server | None = None
+        self._rpc: ServingProcess | None = None
         # What its process has counted, and those before it that have died.
         self._rpc_counts: dict[str, int] = {}
         self._rpc_before: Counter[str] = Counter()
@@ -95,8 +94,8 @@ class Serving:
             earlier = (each.name for each in process_folders(tree.path))
             for name in dict.fromkeys((*self._crawl.processes, *earlier)):
                 archive[name] = process_warc_folder(settings, tree.path / name)
-        plan = RpcPlan.of(settings, token, tree.path, archive)
-        self._rpc = Server(plan, self._take_rpc_counts)
+        plan = ServingPlan.of(settings, token, tree.path, archive)
+        self._rpc = ServingProcess(plan, self._take_rpc_counts)
         self._rpc.start()
 
     def _take_rpc_counts(self, counts: Mapping[str, int]) -> None:

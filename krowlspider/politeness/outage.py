@@ -77,7 +77,7 @@ RESOLVER = Fault(
 )
 
 
-class Verdict(Enum):
+class FailureVerdict(Enum):
     """How a failure counts for its host."""
 
     COUNT = "count"
@@ -144,7 +144,7 @@ class OutageWatch:
         is_evidence: bool = True,
         domain: str = "",
         block: str = "",
-    ) -> Verdict:
+    ) -> FailureVerdict:
         """Record a failed request to ``host`` and return its verdict.
 
         ``is_evidence``: the host answered its last request. Hosts never reached, or already dead,
@@ -156,20 +156,20 @@ class OutageWatch:
         Failures that are ``certain`` are always forgiven during an outage.
         """
         if kind in self._fault.refuted_by:
-            return Verdict.END if self.succeeded(now) else Verdict.COUNT
+            return FailureVerdict.END if self.succeeded(now) else FailureVerdict.COUNT
         certain = kind in self._fault.certain
         if not certain and kind not in self._fault.suspect:
-            return Verdict.COUNT
+            return FailureVerdict.COUNT
         if self.is_out:
             forgiving = now < self.since + FORGIVEN_FOR
-            return Verdict.FORGIVE if certain or forgiving else Verdict.COUNT
+            return FailureVerdict.FORGIVE if certain or forgiving else FailureVerdict.COUNT
         before = self._failed.get(host, Failures(now, "", 0))
         certain = certain or before.certain
         failures = Failures(now, domain or host, before.strikes + 1, certain=certain)
         note(self._failed, host, failures)
         if is_evidence:
             note(self._evidence, block or domain or host, failures)
-        return Verdict.BEGIN if self._begins(host, kind, now) else Verdict.COUNT
+        return FailureVerdict.BEGIN if self._begins(host, kind, now) else FailureVerdict.COUNT
 
     def begin(self, now: float) -> None:
         """Begin an outage that something else has shown than the failures of many hosts."""

@@ -28,7 +28,7 @@ from krowlspider.corpus.quality.rules import Rules, default_text, read_rules
 from krowlspider.corpus.record import ENDINGS, FORM
 from krowlspider.corpus.text.document import Reading
 from krowlspider.corpus.text.extractors import EXTRACTORS
-from krowlspider.corpus.worker import Choice, Job
+from krowlspider.corpus.worker import Choice, WorkerTask
 from krowlspider.errors import KrowlError, counted, need
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
@@ -441,7 +441,7 @@ class Command(Program):
             decode = partial(decoded, cap=BLOCK_MAX)
             sites = folder.sites if rules.source["signals"]["sites"] else None
             reading = Reading(opts.extractor, opts.text == "markdown", opts.links, opts.pdf)
-            job = Job(
+            job = WorkerTask(
                 folder.work, rules, choice, decode, opts.page_seconds, opts.limit,
                 sites=sites, reading=reading, revisits=opts.versions == LAST,
             )  # fmt: skip
@@ -458,7 +458,7 @@ class Command(Program):
                 shutil.rmtree(folder.unpacked)
 
     def _run(
-        self, folder: Folder, job: Job, source: Path, rules: Rules, opts: argparse.Namespace
+        self, folder: Folder, job: WorkerTask, source: Path, rules: Rules, opts: argparse.Namespace
     ) -> None:
         with tqdm(desc="corpus", unit="B", unit_scale=True, disable=None, leave=False) as shown:
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from krowlspider.graph.build import Built, GraphFolder
+    from krowlspider.graph.build import GraphFolder, RankedGraph
 
 # The folder of the graph in a JOBDIR.
 FOLDER = "graph"
@@ -109,7 +109,7 @@ class Command(Program):
                 # It was uploaded and removed meanwhile.
                 fault(f"{warc.name} is not in the graph: it is gone")
 
-    def _tell(self, built: Built, top: int) -> None:
+    def _tell(self, built: RankedGraph, top: int) -> None:
         values = built.centralities
         how = f"within {values.deviation:.1%}" if values.deviation else "exact"
         if values.is_cut:
@@ -134,12 +134,12 @@ def _index_at(name: str) -> Path:
     return folder / FILE
 
 
-def _ranks(built: Built) -> Iterator[tuple[str, float, float]]:
+def _ranks(built: RankedGraph) -> Iterator[tuple[str, float, float]]:
     values = zip(built.names, *built.ranks, strict=True)
     return ((reverse(name), float(near), float(rank)) for name, near, rank in values)
 
 
-def table(built: Built, top: int, width: int) -> Iterator[str]:
+def table(built: RankedGraph, top: int, width: int) -> Iterator[str]:
     """Yield the lines of a table of the first ``top`` vertices by harmonic centrality, with bars
     where they have room."""
     order = built.ranks.order()[:top].tolist()

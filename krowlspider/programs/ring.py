@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.cluster.ring.ring import Record, Ring
+    from krowlspider.cluster.ring.ring import MemberRecord, Ring
 
 # Seconds in which a node sends several heartbeats.
 _HEARTBEATS = 3.0
@@ -184,7 +184,7 @@ async def with_inboxes(rows: Iterable[Row], spider: str) -> list[Row]:
     return list(await asyncio.gather(*(_with_inbox(row, spider) for row in rows)))
 
 
-def _row(record: Record, ring: Ring | None) -> Row:
+def _row(record: MemberRecord, ring: Ring | None) -> Row:
     member, counters = record.member, record.counters
     row: Row = {"id": member.id}
     if member.address:

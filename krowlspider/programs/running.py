@@ -43,7 +43,7 @@ class NoCrawlError(KrowlError):
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CrawlAnswer:
     """What a crawl has answered: `Control.status`, rows of hosts and pages, and the samples of the
     charts by their name."""
 
@@ -53,7 +53,7 @@ class Snapshot:
     history: dict[str, list[float]]
 
 
-class Source:
+class CrawlSource:
     """The crawl whose live page is at ``url``. It is asked directly, through no proxy."""
 
     def __init__(self, url: str):
@@ -64,7 +64,7 @@ class Source:
         self._opener = build_opener(ProxyHandler({}))
 
     @classmethod
-    def of(cls, named: str) -> Source:
+    def of(cls, named: str) -> CrawlSource:
         """Return the source of a URL, or of the crawl that runs in a JOBDIR.
 
         :raises NoCrawlError: none runs there; the message has its last figures
@@ -175,14 +175,14 @@ class Source:
         except (OSError, HTTPException, ValueError) as error:
             raise NoCrawlError(f"No crawl answers at {self.url}") from error
 
-    def snapshot(self, sort: str, hosts: int) -> Snapshot:
+    def snapshot(self, sort: str, hosts: int) -> CrawlAnswer:
         """Return what the crawl answers now, with so many hosts, the greatest by ``sort``.
 
         :raises NoCrawlError: it does not answer
         """
         past = self.ask("history")
         samples = past["samples"]
-        return Snapshot(
+        return CrawlAnswer(
             self.ask("status"),
             self.ask(f"hosts?sort={sort}&limit={hosts}"),
             self.ask("pages"),
@@ -224,13 +224,13 @@ def short(name: str) -> str:
     return f"{name[:head]}…{name[head + 1 - _NAME_WIDTH :]}"
 
 
-def rate_of(snapshot: Snapshot) -> str:
+def rate_of(snapshot: CrawlAnswer) -> str:
     """Return the pages a second of the last sample; "-" before the first one."""
     rates = snapshot.history.get("pages_per_second")
     return f"{rates[-1]:,.1f}" if rates else "-"
 
 
-def one_line(snapshot: Snapshot) -> str:
+def one_line(snapshot: CrawlAnswer) -> str:
     """Return the figures as one line."""
     found = snapshot.status
     done, limit = found["done"], found["of"]
@@ -246,7 +246,7 @@ def one_line(snapshot: Snapshot) -> str:
     return " | ".join(part for part in parts if part)
 
 
-def lines(snapshot: Snapshot) -> Iterator[str]:
+def lines(snapshot: CrawlAnswer) -> Iterator[str]:
     """Yield the figures, the hosts and the last pages."""
     yield title(snapshot.status)
     yield one_line(snapshot)
@@ -301,13 +301,13 @@ _MISSES = 10
 
 
 @contextmanager
-def reached(error: JobInUseError) -> Iterator[Source]:
+def reached(error: JobInUseError) -> Iterator[CrawlSource]:
     """Reach the crawl that uses a folder.
 
     :raises JobError: it does not answer
     """
     try:
-        yield Source.of(str(error.path))
+        yield CrawlSource.of(str(error.path))
     except NoCrawlError as cause:
         raise JobError(
             f"JOBDIR {error.path} is in use by process {error.holder}, which does not answer over"

@@ -18,7 +18,6 @@ from krowlspider.catalogue.columns import TABLES
 from krowlspider.config.validation import offline, validate
 from krowlspider.engine.csv_export import harmless
 from krowlspider.errors import JobError, KrowlError, counted, need, scrapy_with
-from krowlspider.frontier.admin.ranges import RANGES
 from krowlspider.frontier.admin.repair import gone, is_there
 from krowlspider.frontier.store.store import LevelStore, check_owner
 from krowlspider.job.folder import JobFolder, JobInUseError, processes_in
@@ -28,10 +27,9 @@ from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
 from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of, missing
 from krowlspider.sql.database import database
-from krowlspider.sql.live import FrontierFiles, FrontierSource
+from krowlspider.sql.live import RANGES, FrontierFiles, FrontierSource
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
-from krowlspider.sql.running import Limits, Run
-from krowlspider.sql.scratch import scratch_folder
+from krowlspider.sql.running import QueryLimits, Run, scratch_folder
 from krowlspider.sql.statement import STATEMENT_MAX, checked
 from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, SUMS
 from krowlspider.urls.canonical import IdentityHasher
@@ -100,7 +98,7 @@ class Command(Program):
 
     def act(self, args: list[str], opts: argparse.Namespace) -> None:
         paths, text, kind = self._checked(args, opts)
-        limits = Limits(opts.timeout, opts.memory * 1_000_000)
+        limits = QueryLimits(opts.timeout, opts.memory * 1_000_000)
         statement = checked(text, SCHEMAS)
         made_of = {**ALIASES, **SUMS}
         tables = frozenset(made_of.get(each, each) for each in statement.tables)

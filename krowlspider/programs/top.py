@@ -12,7 +12,7 @@ from scrapy.exceptions import UsageError
 
 from krowlspider.errors import KrowlError, error_text, install_with
 from krowlspider.programs.program import Program
-from krowlspider.programs.running import NoCrawlError, Source, lines, one_line
+from krowlspider.programs.running import CrawlSource, NoCrawlError, lines, one_line
 
 if TYPE_CHECKING:
     import argparse
@@ -46,11 +46,11 @@ class Command(Program):
         if not opts.interval >= _INTERVAL_MIN:
             raise KrowlError(f"--interval {opts.interval}: give {_INTERVAL_MIN} s or more")
         try:
-            self._watch(Source.of(args[0]), opts)
+            self._watch(CrawlSource.of(args[0]), opts)
         except KeyboardInterrupt:
             print()
 
-    def _watch(self, source: Source, opts: argparse.Namespace) -> None:
+    def _watch(self, source: CrawlSource, opts: argparse.Namespace) -> None:
         if opts.once:
             print("\n".join(lines(source.snapshot("queued", _HOSTS))), flush=True)
         elif not sys.stdout.isatty():
@@ -62,7 +62,7 @@ class Command(Program):
             print(f"The crawl has ended. {why}")
 
 
-def _app(source: Source, interval: float) -> TopApp | None:
+def _app(source: CrawlSource, interval: float) -> TopApp | None:
     """Return the full screen; None without textual."""
     try:
         from krowlspider.programs.top_app import TopApp  # noqa: PLC0415 - an extra
@@ -71,7 +71,7 @@ def _app(source: Source, interval: float) -> TopApp | None:
     return TopApp(source, interval)
 
 
-def _follow(source: Source, interval: float, *, redraw: bool = False) -> None:
+def _follow(source: CrawlSource, interval: float, *, redraw: bool = False) -> None:
     """Print a line every ``interval`` seconds, or with ``redraw`` all figures in place of the last
     ones, until the crawl ends."""
     found = source.snapshot("queued", _HOSTS)

@@ -11,9 +11,9 @@ from textual.widgets import DataTable, Footer, Sparkline, Static
 
 from krowlspider.programs.running import (
     HOST_COLUMNS,
+    CrawlAnswer,
+    CrawlSource,
     NoCrawlError,
-    Snapshot,
-    Source,
     counts,
     host_cells,
     one_line,
@@ -54,7 +54,7 @@ class TopApp(App[str]):
     ENABLE_COMMAND_PALETTE = False
     TITLE = "krowlspider"
 
-    def __init__(self, source: Source, interval: float):
+    def __init__(self, source: CrawlSource, interval: float):
         super().__init__()
         self._source = source
         self._interval = interval
@@ -92,7 +92,7 @@ class TopApp(App[str]):
             return
         self.call_from_thread(self._show, found)
 
-    def _show(self, found: Snapshot) -> None:
+    def _show(self, found: CrawlAnswer) -> None:
         self.query_one("#title", Static).update(title(found.status))
         self.query_one("#figures", Static).update(one_line(found))
         for name, shown in _CHARTS.items():

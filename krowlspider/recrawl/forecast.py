@@ -42,7 +42,7 @@ class HostClass(NamedTuple):
     share: float
 
 
-class Target(NamedTuple):
+class FreshnessTarget(NamedTuple):
     """``portion`` of all copies are outdated for at most ``age`` seconds."""
 
     portion: float
@@ -53,7 +53,7 @@ class Target(NamedTuple):
 TARGET = "90% 1d"
 
 
-def read_target(text: str) -> Target:
+def read_target(text: str) -> FreshnessTarget:
     """Return the target in a text such as TARGET.
 
     :raises ValueError: it is none; the message says why
@@ -72,7 +72,7 @@ def read_target(text: str) -> Target:
         raise ValueError(f"{text[:40]!r}: the portion must be above 0 % and at most 100 %")
     if age > INTERVAL_MAX:
         raise ValueError(f"{text[:40]!r}: the age must be at most 365 d, as pages are asked yearly")
-    return Target(portion, age)
+    return FreshnessTarget(portion, age)
 
 
 class Reached(NamedTuple):
@@ -108,7 +108,7 @@ class Forecast(NamedTuple):
     faster: float
 
 
-def forecast(classes: Sequence[HostClass], budget: float, target: Target) -> Forecast:
+def forecast(classes: Sequence[HostClass], budget: float, target: FreshnessTarget) -> Forecast:
     """Return what is reached with a budget in requests a second, which may be infinite.
 
     At least one class must have pages. Names are in the order of their first classes.

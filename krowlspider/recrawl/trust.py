@@ -31,7 +31,7 @@ _CHURNED = 4
 _HIDDEN = 2
 
 
-class Record(NamedTuple):
+class ValidatorRecord(NamedTuple):
     """How a host's validators of one kind behaved. Each count is at most COUNT_MAX.
 
     ``held``: the same validator with the same text. ``lied``: the same with other text.
@@ -65,8 +65,8 @@ class Trust(NamedTuple):
     ``hidden``: changes that requests of the sample brought since a conditional one brought any.
     """
 
-    tags: Record = Record()
-    dates: Record = Record()
+    tags: ValidatorRecord = ValidatorRecord()
+    dates: ValidatorRecord = ValidatorRecord()
     hidden: int = 0
 
     @property
@@ -83,7 +83,7 @@ class Trust(NamedTuple):
     @classmethod
     def read(cls, data: bytes) -> Self:
         """Return what ``bytes`` made. No bytes: nothing is known. Earlier versions made eight."""
-        return cls(Record(*data[:4]), Record(*data[4:8]), *data[8:9])
+        return cls(ValidatorRecord(*data[:4]), ValidatorRecord(*data[4:8]), *data[8:9])
 
 
 def trusted(trust: Trust, stored: Validators) -> Validators:
@@ -140,12 +140,14 @@ def after_not_modified(trust: Trust, sent: Validators) -> Trust:
     )
 
 
-def _understood(record: Record) -> Record:
+def _understood(record: ValidatorRecord) -> ValidatorRecord:
     # No halving: an answer that proves nothing must not wear lies away.
     return record._replace(not_modified=min(record.not_modified + 1, COUNT_MAX))
 
 
-def _judged(record: Record, *, same: bool, text_changed: bool, bytes_changed: bool) -> Record:
+def _judged(
+    record: ValidatorRecord, *, same: bool, text_changed: bool, bytes_changed: bool
+) -> ValidatorRecord:
     if same:
         return record.counted("lied" if text_changed else "held")
     return record if bytes_changed else record.counted("churned")

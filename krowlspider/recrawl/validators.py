@@ -60,7 +60,7 @@ class LeftOut(Enum):
     DATE_AMBIGUOUS = "date_ambiguous"
 
 
-class Page(NamedTuple):
+class KnownPage(NamedTuple):
     """The last answer with content of a page: ``url`` as it was asked, and its ``validators``.
 
     ``status`` is that of the last answer. A 304 that was understood leaves status and validators.
@@ -131,7 +131,7 @@ def http_date(value: bytes) -> float | None:
 
 
 def conditions(
-    page: Page, url: str, identity: bytes, trusted: Validators, *, hides: bool = False
+    page: KnownPage, url: str, identity: bytes, trusted: Validators, *, hides: bool = False
 ) -> tuple[Validators, Asked]:
     """Return the validators to send with a request for ``url``, empty ones for a full request.
 

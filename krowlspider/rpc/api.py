@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from math import inf
+from math import ceil, inf
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 # at once after a rest.
 _RATE = 5.0
 _BURST = 20
+# Requests that take as much as two: they look at many hosts.
+_OF_MANY_HOSTS = frozenset({"/api/v1/block", "/api/v1/unblock", "/api/v1/hosts"})
+# URLs in them, each a twentieth of a millisecond, and seconds for which they wait for their turn.
+_URLS_RATE = 200.0
+URLS_BURST = 10_000
+_URLS_WAIT = 20.0
 # Requests under way at a time: the live page has eight connections for all its clients.
 _AT_ONCE = 2
 # Seconds for which an answer is used again, and how many different ones are kept.
@@ -41,7 +47,7 @@ class ApiError(KrowlError):
         self.status = status
 
 
-class Bucket:
+class TokenBucket:
     """Says when the next one may pass: ``rate`` a second, and ``burst`` at once after a rest.
     ``clock`` returns monotonic seconds."""
 
@@ -55,27 +61,30 @@ class Bucket:
     def _earliest(self) -> float:
         return self._clock() - (self._burst - 1) / self._rate
 
-    def wait(self) -> float:
-        """Return the seconds until the next one may pass."""
-        return max(0.0, self._next - self._clock())
+    def wait(self, count: int = 1) -> float:
+        """Return the seconds until the next ones may pass."""
+        last = max(self._next, self._earliest) + (count - 1) / self._rate
+        return max(0.0, last - self._clock())
 
-    def take(self) -> None:
-        """Let it pass."""
-        self._next = max(self._next, self._earliest) + 1 / self._rate
+    def take(self, count: int = 1) -> None:
+        """Let them pass."""
+        self._next = max(self._next, self._earliest) + count / self._rate
 
 
 class Api:
     """Asks the crawl in ``folder``, with the token of its orders, at a rate that costs it little.
 
-    Use it as an asynchronous context manager.
+    Use it as an asynchronous context manager. ``clock`` returns monotonic seconds.
     """
 
-    def __init__(self, folder: Path, token: str):
+    def __init__(self, folder: Path, token: str, clock: Callable[[], float] = time.monotonic):
         self._folder = folder
         self._access = {"Authorization": f"Bearer {token}"}
-        self._bucket = Bucket()
+        self._bucket = TokenBucket(clock=clock)
+        self._urls_bucket = TokenBucket(_URLS_RATE, URLS_BURST, clock)
+        self._urls_waiting = 0
         # Whoever waits for its turn here leaves the queue when its call ends.
-        self._turn = asyncio.Lock()
+        self._turn, self._urls_turn = asyncio.Lock(), asyncio.Lock()
         self._free = asyncio.Semaphore(_AT_ONCE)
         # When each question was asked, and its answer.
         self._recent: dict[str, tuple[float, asyncio.Task[Any]]] = {}
@@ -104,9 +113,11 @@ class Api:
         # Others may wait for it.
         return await asyncio.shield(task)
 
-    async def order(self, name: str, body: bytes, who: str) -> dict[str, Any]:
-        """Give an order, or a file to ``import``, for ``who``; return its outcome. Raises as
-        `get`."""
+    async def order(self, name: str, body: bytes, who: str, urls: int = 0) -> dict[str, Any]:
+        """Give an order, or a file with so many ``urls`` to ``import``, for ``who``; return its
+        outcome. Raises as `get`."""
+        if urls:
+            await self._await_urls(urls)
         headers = {**self._access, FOR: who}
         self._recent.clear()
         found: dict[str, Any] = await self._ask(
@@ -122,10 +133,31 @@ class Api:
             return False
         return True
 
+    async def _await_urls(self, count: int) -> None:
+        """Wait until the crawl may be given so many URLs.
+
+        :raises ApiError: that would take long
+        """
+        wait = self._urls_bucket.wait(self._urls_waiting + count)
+        if wait > _URLS_WAIT:
+            raise ApiError(
+                429,
+                f"more than {_URLS_RATE:g} URLs a second: send these again in {ceil(wait)} s, or"
+                " give a file to POST /api/v1/import of the live page",
+            )
+        self._urls_waiting += count
+        try:
+            async with self._urls_turn:
+                await asyncio.sleep(self._urls_bucket.wait(count))
+                self._urls_bucket.take(count)
+        finally:
+            self._urls_waiting -= count
+
     async def _ask(self, method: str, path: str, **given: Any) -> Any:
+        cost = 2 if path in _OF_MANY_HOSTS else 1
         async with self._turn:
-            await asyncio.sleep(self._bucket.wait())
-            self._bucket.take()
+            await asyncio.sleep(self._bucket.wait(cost))
+            self._bucket.take(cost)
         if (url := noted_url(self._folder, PAGE)) is None:
             raise ApiError(503, "the live page of the crawl is not there: try again later")
         try:

@@ -13,12 +13,13 @@ import msgspec
 
 from krowlspider.engine.steering import DELAY_MAX
 from krowlspider.errors import KrowlError, counted
-from krowlspider.rpc.api import ApiError
+from krowlspider.rpc.api import URLS_BURST, ApiError
 from krowlspider.rpc.generated import krowl_pb2 as pb
 from krowlspider.rpc.generated import krowl_pb2_grpc as pb_grpc
 from krowlspider.rpc.stream import stream_results
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Awaitable, Callable, Mapping
     from pathlib import Path
     from typing import TypeAlias
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 NAME = pb.DESCRIPTOR.services_by_name["CrawlService"].full_name
 # URLs of a call that are queued at once, and that are queued again one by one.
-SUBMITTED_MAX = 10_000
+SUBMITTED_MAX = URLS_BURST
 FORCED_MAX = 100
 # What a line of a file of seeds can begin with as a URL, and it has no blanks.
 _WORD = re.compile(r"[^\s\0#\"{\ufeff][^\s\0]*")
@@ -47,6 +48,7 @@ _CODES = {
     404: grpc.StatusCode.NOT_FOUND,
     409: grpc.StatusCode.FAILED_PRECONDITION,
     413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
     500: grpc.StatusCode.INTERNAL,
 }
 
@@ -56,7 +58,8 @@ def add_to(
 ) -> None:
     """Have a server offer the control service of a crawl, whose WARC files are in ``folders``, by
     the names of its processes. ``sheets`` is the file of KROWL_POLICIES."""
-    pb_grpc.add_CrawlServiceServicer_to_server(CrawlService(api, folders, sheets), server.aio)
+    service = CrawlService(api, folders, sheets, server.counts)
+    pb_grpc.add_CrawlServiceServicer_to_server(service, server.aio)
     server.offer(NAME)
 
 
@@ -69,18 +72,27 @@ def _answers(method: Method) -> Method:
             return await method(self, request, context)
         except KrowlError as error:
             status = error.status if isinstance(error, ApiError) else 400
+            self._counts["rate"] += status == 429
             await context.abort(_CODES.get(status, grpc.StatusCode.UNAVAILABLE), str(error))
 
     return answer
 
 
 class CrawlService(pb_grpc.CrawlServiceServicer):
-    """The methods have the names of the proto's; docs/grpc.md describes them."""
+    """The methods have the names of the proto's; docs/grpc.md describes them. ``counts`` has the
+    calls refused by ``rate``: their URLs come too fast."""
 
-    def __init__(self, api: Api, folders: Mapping[str, Path], sheets: SheetFile | None = None):
+    def __init__(
+        self,
+        api: Api,
+        folders: Mapping[str, Path],
+        sheets: SheetFile | None,
+        counts: Counter[str],
+    ):
         self._api = api
         self._folders = folders
         self._sheets = sheets
+        self._counts = counts
         self._sheet_turn = asyncio.Lock()
 
     @_answers
@@ -95,7 +107,8 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         is_bad = [_WORD.fullmatch(url) is None for url in request.urls]
         # A blank line is none; it keeps the number of the others.
         lines = ("" if bad else url + said for url, bad in zip(request.urls, is_bad, strict=True))
-        found = await self._api.order("import", "\n".join(lines).encode(), _who(context))
+        body, count = "\n".join(lines).encode(), len(request.urls)
+        found = await self._api.order("import", body, _who(context), count)
         bad = [{"line": at + 1, "reason": "not a URL"} for at, is_ in enumerate(is_bad) if is_]
         named = sorted([*found["bad_lines"], *bad], key=lambda each: each["line"])[:SUBMITTED_MAX]
         return pb.SubmitUrlsResponse(

@@ -28,7 +28,7 @@ _END = 3.0
 _AGAIN, _AGAIN_MAX = 1.0, 60.0
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ServingPlan(msgspec.Struct, frozen=True):
     """What the process serves: the crawl in ``folder``, and its WARC files in the folders
     ``archive``, by the names of processes. ``policies`` is the file of its sheets, "" without one,
     and ``delay_min`` is KROWL_DELAY_MIN."""
@@ -62,13 +62,13 @@ class ProcessMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str = ""
 
 
-class Server:
+class ServingProcess:
     """The process of ``plan``, from `start` to `stop`, on the running event loop.
 
     ``on_counts`` is called with what the process has counted since its start.
     """
 
-    def __init__(self, plan: Plan, on_counts: Callable[[Mapping[str, int]], None]):
+    def __init__(self, plan: ServingPlan, on_counts: Callable[[Mapping[str, int]], None]):
         self._plan = plan
         self._on_counts = on_counts
         self._process: subprocess.Popen[bytes] | None = None

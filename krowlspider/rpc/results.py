@@ -15,7 +15,7 @@ import msgspec
 
 from krowlspider.archive.cdxj import INDEX, WARC, capture_of, index_path, parse
 from krowlspider.archive.disk import OPEN, CutOffError, RecordError
-from krowlspider.archive.reading import Member, RecordSearch, read_member
+from krowlspider.archive.reading import GzipMember, RecordSearch, read_member
 from krowlspider.errors import KrowlError
 from krowlspider.urls.canonical import name_of
 from krowlspider.urls.seeds import ordered_host
@@ -45,14 +45,14 @@ class _At(msgspec.Struct, array_like=True, frozen=True):
     offset: int = 0
 
 
-class Found(NamedTuple):
+class FoundCapture(NamedTuple):
     """A capture, and the process of which it is."""
 
     process: str
     line: IndexLine
 
 
-class Archive:
+class ArchiveReader:
     """Reads the WARC files in ``folders``, by the names of processes, from the first record on, or
     from another place. Its calls block on the disk."""
 
@@ -96,14 +96,14 @@ class Archive:
         for each in self._readers.values():
             each.go_to_end()
 
-    def step(self) -> tuple[list[Found], bool]:
+    def step(self) -> tuple[list[FoundCapture], bool]:
         """Read some records; return the captures of HTTP among them, and whether there was a record
         at all. Raises OSError."""
         for process, reader in self._readers.items():
             before = reader.at
             lines = reader.step()
             if lines or reader.at != before:
-                return [Found(process, line) for line in lines if _is_answer(line)], True
+                return [FoundCapture(process, line) for line in lines if _is_answer(line)], True
         return [], False
 
     def behind(self) -> int:
@@ -220,7 +220,7 @@ class _Folder:
         return next((path for path in paths if path.is_file()), None)
 
 
-def _record(stream: BinaryIO, offset: int) -> tuple[Member, WarcRecord] | None:
+def _record(stream: BinaryIO, offset: int) -> tuple[GzipMember, WarcRecord] | None:
     """Return the first whole record from ``offset`` on; None if it is not there yet.
 
     An offset may be within a record, where the file once ended.

@@ -1,7 +1,7 @@
 """The process that serves a crawl by gRPC, beside the crawl: no call takes time of its event loop.
 
-Its first line of standard input is a `Plan`. It ends when its standard input does, as that of a
-crawl that was killed. It writes `ProcessMessage`s to its standard output, each a line of JSON.
+Its first line of standard input is a `ServingPlan`. It ends when its standard input does, as that
+of a crawl that was killed. It writes `ProcessMessage`s to its standard output, each a line of JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -17,16 +18,17 @@ import msgspec
 from krowlspider.errors import KrowlError
 from krowlspider.rpc.api import Api
 from krowlspider.rpc.grpc_server import GrpcServer
-from krowlspider.rpc.process import Plan, ProcessMessage
+from krowlspider.rpc.process import ProcessMessage, ServingPlan
 
 # Seconds between two questions whether the crawl may fetch, and between two messages about counts.
 _READY = 2.0
 _TELL = 1.0
-# How much less of a core than the crawl this process takes where cores are few.
-_NICE = 10
+# The niceness at the start, of 1 s of work, and then: of a core that a busy crawl uses too, this
+# process has a tenth, and then a seventieth.
+_STARTING, _SERVING = 10, 19
 
 
-async def serve(plan: Plan) -> None:
+async def serve(plan: ServingPlan) -> None:
     """Serve until standard input ends.
 
     :raises KrowlError: the address cannot be listened at, or gRPC is not there
@@ -40,6 +42,7 @@ async def serve(plan: Plan) -> None:
         sheets = SheetFile(plan.policies, plan.delay_min) if plan.policies else None
         add_to(server, api, {name: Path(path) for name, path in plan.archive.items()}, sheets)
         port = await server.start()
+        yield_core()
         say(ProcessMessage(port=port))
         others = [asyncio.create_task(each) for each in (tell_counts(server), follow(server, api))]
         try:
@@ -49,6 +52,14 @@ async def serve(plan: Plan) -> None:
                 other.cancel()
             await server.stop()
             say(ProcessMessage(counts=dict(server.counts)))
+
+
+def yield_core() -> None:
+    """Leave the core to the crawl where it needs it: all threads, and those that they start."""
+    for thread in Path("/proc/self/task").iterdir():
+        # It may have ended meanwhile.
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, int(thread.name), _SERVING)
 
 
 async def follow(server: GrpcServer, api: Api) -> None:
@@ -81,10 +92,10 @@ def main() -> int:
     # Ctrl-C and a stop of the service reach all processes. The crawl ends this one.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.nice(_NICE)
+    os.nice(_STARTING)
     # Its errors are said by the exceptions.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=Plan)
+    plan = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServingPlan)
     try:
         asyncio.run(serve(plan))
     except KrowlError as error:

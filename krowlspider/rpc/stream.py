@@ -14,13 +14,13 @@ import grpc.aio
 
 from krowlspider.errors import KrowlError, counted
 from krowlspider.rpc.generated import krowl_pb2 as pb
-from krowlspider.rpc.results import Archive, HostFilter
+from krowlspider.rpc.results import ArchiveReader, HostFilter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from krowlspider.rpc.results import Found
+    from krowlspider.rpc.results import FoundCapture
 
 # Names of hosts in a request.
 _HOSTS_MAX = 1000
@@ -44,7 +44,7 @@ async def stream_results(folders: Mapping[str, Path], request: Any, context: Any
         raise KrowlError("the crawl has no archive (KROWL_ARCHIVE=False): there are no results")
     if len(request.hosts) > _HOSTS_MAX:
         raise KrowlError(f"{counted(len(request.hosts), 'host')}: give {_HOSTS_MAX:,} or fewer")
-    archive, hosts = Archive(folders), HostFilter(request.hosts)
+    archive, hosts = ArchiveReader(folders), HostFilter(request.hosts)
     if request.resume_token:
         await asyncio.to_thread(archive.go_to, request.resume_token)
     elif not request.from_start:
@@ -84,7 +84,7 @@ async def _send(message: Any, context: Any) -> None:
         await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
 
 
-def _result(found: Found) -> Any:
+def _result(found: FoundCapture) -> Any:
     line = found.line
     return pb.Result(
         url=line.url,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from aiohttp import web
 
-from krowlspider.cdx.pace import Pace, Turn
+from krowlspider.cdx.pace import ClientWork, Pace
 from krowlspider.errors import KrowlError, error_text
 from krowlspider.job.monitoring.endpoint import MORE_TIME
 from krowlspider.search.answers import FIELDS, Captures, as_object, query_of
@@ -134,7 +134,7 @@ class SearchRoute:
         """
         if self._waiting >= WAITING_MAX:
             raise _BusyError("too many queries are being answered: ask again later")
-        turn = Turn(self._pace)
+        client_work = ClientWork(self._pace)
         request[MORE_TIME]()
         late = _BusyError(f"this took more than {self._seconds:g} s: give more or rarer words")
         self._waiting += 1
@@ -147,7 +147,7 @@ class SearchRoute:
             self._waiting -= 1
 
         def work() -> _T:
-            with turn.working():
+            with client_work.working():
                 return act()
 
         if self._threads is None:
@@ -162,7 +162,7 @@ class SearchRoute:
                 if asyncio.get_running_loop().time() >= end:
                     raise late
         finally:
-            turn.end()
+            client_work.end()
         return doing.result()
 
     def _free(self, done: asyncio.Future[_T]) -> None:

@@ -94,7 +94,11 @@ class IndexNow:
         :raises Refused: this crawl knows nothing of it, or another node owns it
         """
         node, job = node_of(self._crawler), job_of(self._crawler)
-        if node is not None and node.knows_owners and (owner := node.others([host])[0]) is not None:
+        if (
+            node is not None
+            and node.knows_owners
+            and (owner := node.foreign_owner(host)) is not None
+        ):
             raise Refused(MISDIRECTED, "owner", f"node {owner} owns {host}: submit there")
         if job.store.get(host_key(host)) is None:
             raise Refused(UNFIT, "host", f"this crawl has no page of {host}")

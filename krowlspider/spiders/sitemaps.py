@@ -229,11 +229,11 @@ class SitemapReader:
             return True
         domain = domain_of(host_of(response.url))
         async with self._reading:
-            if self._charge(domain, 0) >= DOMAIN_BYTES_MAX:
+            if self._add_bytes(domain, 0) >= DOMAIN_BYTES_MAX:
                 self._drop("sitemap_count", 1)
                 return True
             sitemap = await self._read(response)
-            self._charge(domain, max(sitemap.size, len(response.body)))
+            self._add_bytes(domain, max(sitemap.size, len(response.body)))
         stats = self._crawler.stats
         if sitemap.kind is not None:
             stats.inc_value("krowl/sitemaps/read_count")
@@ -259,7 +259,7 @@ class SitemapReader:
             domain,
         )
 
-    def _charge(self, domain: str, size: int) -> int:
+    def _add_bytes(self, domain: str, size: int) -> int:
         """Add to the bytes read from a domain, and return their sum of a day so far."""
         now = job_of(self._crawler).monotonic()
         begun, taken = self._taken.pop(domain, (now, 0))

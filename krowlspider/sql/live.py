@@ -12,16 +12,20 @@ from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.pages.row import read_row
 from krowlspider.frontier.seed_words import words_in
+from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import SEED_SIZE, host_in, host_of_page, split_queue_key
+from krowlspider.frontier.store.store import Store, all_entries
 from krowlspider.sql.tables import LIVE
 from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from krowlspider.politeness.delay import DelayPolicy
     from krowlspider.urls.canonical import IdentityHasher
+
+    Pairs = Iterator[tuple[bytes, bytes]]
 
 # Rows that are written at a time.
 _ROWS = 20_000
@@ -46,6 +50,22 @@ FILE_OF = {
     "pages": "page_now",
     "seeds": "seeds",
     "words": "words",
+}
+
+
+def _records(store: Store) -> Pairs:
+    return (item for item in store.firsts(schema.QUEUE) if schema.is_record(item[0]))
+
+
+# The parts of a frontier in its store: host records; queued entries, and those that are set aside;
+# rows of pages; the URLs and the words of seeds.
+RANGES: dict[str, Callable[[Store], Pairs]] = {
+    "hosts": _records,
+    "queue": all_entries,
+    "poison": lambda store: store.items(schema.POISON),
+    "pages": lambda store: store.items(schema.PAGES),
+    "seeds": lambda store: store.items(schema.SEED_NAME),
+    "words": lambda store: store.items(schema.SEED_WORDS),
 }
 
 

@@ -1,10 +1,16 @@
-"""Run a query with limits: of its time, its memory, and the batches that wait to be written."""
+"""Run a query with limits: of its time, its memory, and the batches that wait to be written. Its
+temporary folder goes with it; a later query removes that of a killed one."""
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
+import shutil
+import stat
+import tempfile
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from queue import Empty, Full, Queue
@@ -16,7 +22,7 @@ from krowlspider.sql.statement import error_line
 from krowlspider.sql.tables import identifier
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
 # Rows of a batch, and batches that wait to be written.
 _BATCH = 2048
@@ -35,10 +41,13 @@ _NO_COLUMN = re.compile(
 )
 _STATM = Path("/proc/self/statm")
 _PAGE = 4096
+_PREFIX = "krowlspider-sql-"
+# Seconds in which a process locks the folder that it has made.
+_NEW = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class QueryLimits:
     """Most seconds of computing, without those in which the reader of the output makes it wait; and
     most bytes of memory."""
 
@@ -61,7 +70,7 @@ class Run:
         self,
         connection: Any,
         text: str,
-        limits: Limits,
+        limits: QueryLimits,
         tables: Iterable[str] = (),
         used: float = 0.0,
         *,
@@ -187,3 +196,39 @@ class Run:
             self._thread.join(_LOOK)
             if resident() > self._most + self._limits.memory:
                 break
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """Give a new folder, which is locked, and removed at the end. Raises OSError."""
+    remove_left()
+    with tempfile.TemporaryDirectory(prefix=_PREFIX) as made:
+        lock = os.open(made, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(made)
+        finally:
+            os.close(lock)
+
+
+def remove_left(wall: Callable[[], float] = time.time) -> None:
+    """Remove the folders of this user whose process is gone. What cannot be removed stays. ``wall``
+    returns epoch seconds."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            _remove_if_left(path, wall())
+
+
+def _remove_if_left(path: Path, now: float) -> None:
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        found = os.fstat(folder)
+        is_private = found.st_uid == os.getuid() and not found.st_mode & (
+            stat.S_IRWXG | stat.S_IRWXO
+        )
+        if not is_private or now - found.st_ctime < _NEW:
+            return
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(path)
+    finally:
+        os.close(folder)

@@ -12,7 +12,7 @@ from krowlspider.urls.seeds import ordered_host
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from krowlspider.engine.control import PageRow
+    from krowlspider.engine.control import FinishedPage
     from krowlspider.frontier.admin.export import Imported
     from krowlspider.frontier.admin.repair import Repaired
     from krowlspider.frontier.admin.view import EntryRow, FrontierView, HostRow, HostView
@@ -118,7 +118,7 @@ def one_host(view: HostView) -> str:
     return "\n".join([*lines, *_entries("queue", view.queue), *_entries("set aside", view.poison)])
 
 
-def page_table(rows: list[PageRow]) -> list[str]:
+def page_table(rows: list[FinishedPage]) -> list[str]:
     """Return the lines of a table of pages that are over."""
     head = "{:>6} {:>12} {:>9}  {:16}  URL".format("status", "bytes", "latency s", "outcome")
     return [head] + [

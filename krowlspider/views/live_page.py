@@ -18,7 +18,7 @@ from aiohttp import web
 from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, Control
 from krowlspider.errors import data_size, error_text, printable
 from krowlspider.job.monitoring.endpoint import MORE_TIME, Events
-from krowlspider.job.monitoring.page_server import Recent
+from krowlspider.job.monitoring.page_server import RecentAnswers
 from krowlspider.recrawl.indexnow import BODY_MAX as SUBMISSION_MAX
 from krowlspider.recrawl.indexnow import read_body, read_query
 from krowlspider.views.frontier import named_host, snapshot_taken
@@ -265,7 +265,7 @@ def routes(
         "nodes": lambda _: control.nodes(),
         "explain": lambda request: control.explain(_given(request, "url")),
     }
-    recent = Recent()
+    recent = RecentAnswers()
     answers = {name: partial(_recent, recent, name, ask) for name, ask in api.items()}
     made: dict[str, Route] = {name: partial(_json, known) for name, known in answers.items()}
     made["explain"] = partial(_json, partial(_explained, answers["explain"], orders))
@@ -329,7 +329,10 @@ def page_routes(
 
 
 def _recent(
-    recent: Recent, name: str, ask: Callable[[web.BaseRequest], Any], request: web.BaseRequest
+    recent: RecentAnswers,
+    name: str,
+    ask: Callable[[web.BaseRequest], Any],
+    request: web.BaseRequest,
 ) -> Any:
     """Return the answer to a question, the last one if it is recent: several pages may be open."""
     return recent.get(f"{name}?{request.query_string}", partial(ask, request))

@@ -6,7 +6,14 @@ from dataclasses import is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
 from krowlspider import __version__
-from krowlspider.engine.control import HOSTS_MAX, PAGES_MAX, SEEDS_MAX, SORTED_BY, STATES, PageRow
+from krowlspider.engine.control import (
+    HOSTS_MAX,
+    PAGES_MAX,
+    SEEDS_MAX,
+    SORTED_BY,
+    STATES,
+    FinishedPage,
+)
 from krowlspider.frontier.admin.edit import Covered
 from krowlspider.frontier.admin.view import HostRow, HostView
 from krowlspider.frontier.outcomes import HostAnswer
@@ -88,7 +95,7 @@ _READS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
         _record({"fields": _array(_TEXT), "samples": _array(_array(_NUMBER))}),
         [],
     ),
-    "pages": ("the last pages that are over", _array(_schema(PageRow)), [_limit(PAGES_MAX)]),
+    "pages": ("the last pages that are over", _array(_schema(FinishedPage)), [_limit(PAGES_MAX)]),
     "hosts": (
         "the greatest hosts in memory by one figure",
         _array(_schema(HostRow)),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from krowlspider.errors import counted, data_size, duration, printable
-from krowlspider.job.report import FIELDS, Course, Record, Row, Table, Tables, in_slices
+from krowlspider.job.report import FIELDS, Course, ReportRecorder, Row, Table, Tables, in_slices
 from krowlspider.views.page import page_start
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _MORE_STYLE = """@media (min-width: 561px) {
 """
 
 
-def report_on(record: Record, reason: str) -> None:
+def report_on(record: ReportRecorder, reason: str) -> None:
     """Write the report of a crawl that has ended for a reason; without its tables there is none.
 
     This may take seconds: call it in a thread.

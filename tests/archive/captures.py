@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from krowlspider.archive.reading import Member
+from krowlspider.archive.reading import GzipMember
 from krowlspider.archive.write.composer import PayloadIndex
 from krowlspider.archive.write.records import Capture, RecordIds, Wire
 from krowlspider.archive.write.series import MAX_AGE, SeriesOptions, WarcSeries
@@ -114,7 +114,7 @@ def mapped(odd: Odd, number: int) -> Capture:
 
 def parsed(record: bytes) -> WarcRecord:
     """Return a record as fastwarc reads it."""
-    return Member(0, len(record), record).record()
+    return GzipMember(0, len(record), record).record()
 
 
 def status_of(response: bytes) -> int:

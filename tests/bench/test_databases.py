@@ -1,4 +1,4 @@
-"""The benchmark of databases writes what it says."""
+"""The benchmark of catalogues writes what it says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench import databases
 
 
 @pytest.mark.slow
-def test_each_database_is_measured() -> None:
+def test_each_sink_is_measured() -> None:
     figures = databases.measure(20, 2, None)
-    assert set(figures) == {"postgresql", "sqlite"}
+    assert set(figures) == {"parquet", "postgresql", "sqlite"}
     assert all(min(rates.values()) > 0 for rates in figures.values())

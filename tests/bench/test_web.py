@@ -17,6 +17,7 @@ from bench.profile import Stack, weights_of
 from bench.stages import START, stage_of
 from bench.web import BenchWeb
 from krowlspider.urls.page.links import read_page
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,7 @@ DISPATCH = "Dispatcher.next (krowlspider/engine/dispatcher.py:3)"
 APPLY = "LevelStore.apply (krowlspider/frontier/store/store.py:2)"
 
 
-@pytest.mark.parametrize(
+@table(
     ("frames", "stage"),
     [
         ([DISPATCH, "EntryQueues.pop (krowlspider/frontier/entry_queues.py:4)"], "pop"),

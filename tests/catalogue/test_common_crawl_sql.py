@@ -10,12 +10,12 @@ import duckdb
 import pytest
 
 from krowlspider.catalogue.parquet import ParquetSink
-from krowlspider.catalogue.rows import Place, rows_of
+from krowlspider.catalogue.rows import FileOrigin, rows_of
 from krowlspider.errors import KrowlError
 from krowlspider.sql.catalogue import files_of
 from krowlspider.sql.database import database
 from krowlspider.sql.output import plain, rows_in
-from krowlspider.sql.running import Limits, Run
+from krowlspider.sql.running import QueryLimits, Run
 from krowlspider.sql.statement import checked
 from krowlspider.sql.tables import SCHEMAS
 from tests.catalogue.warcs import archived, fetch
@@ -52,7 +52,7 @@ def answered(name: str, warc: Path, folder: Path) -> list[tuple[Any, ...]]:
     text = (EXAMPLES / f"{name}.sql").read_text()
     crawl = (re.findall(r"crawl = '([^']+)'", text) or ["CC-MAIN-2026-48"])[0]
     sink = ParquetSink(folder, frozenset({"fetch"}))
-    sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), Place(crawl)))
+    sink.write(warc.name, rows_of(warc, frozenset({"fetch"}), FileOrigin(crawl)))
     sink.close()
     with duckdb.connect() as database:
         database.execute("create schema ccindex")
@@ -115,7 +115,7 @@ def test_scrapy_sql_runs_an_example_or_says_why_not(name: str, warc: Path, tmp_p
     files = {"fetch": files_of(tmp_path, "fetch")}
     found: list[Any] = []
     with database(100_000_000, tmp_path, files, {}) as connection:
-        run = Run(connection, statement.text, Limits(60, 100_000_000), views=statement.views)
+        run = Run(connection, statement.text, QueryLimits(60, 100_000_000), views=statement.views)
         run.each(lambda _: None, lambda batch: found.extend(rows_in(batch)))
     texts = [sorted(str([*map(plain, row)]) for row in rows) for rows in (found, expected)]
     assert texts[0] == texts[1]

@@ -15,7 +15,7 @@ import pytest
 
 from krowlspider.catalogue.databases import sink_at
 from krowlspider.catalogue.postgresql import PostgresqlSink
-from krowlspider.catalogue.server import Server
+from krowlspider.catalogue.server import Database
 from tests.catalogue.database_kills import names
 from tests.catalogue.made_rows import ALL, made_rows
 from tests.catalogue.test_postgresql import tables_of
@@ -65,7 +65,7 @@ def test_a_killed_server_goes_on(postgresql: support.Server) -> None:
             time.sleep(chance.uniform(0.0, 0.2))
             postgresql.start()
 
-    server = Server(url, lines.append, sleep=lambda _: time.sleep(0.05))
+    server = Database(url, lines.append, sleep=lambda _: time.sleep(0.05))
     killer = Thread(target=kill)
     with closing(PostgresqlSink(server, ALL, lines.append)) as sink:
         killer.start()

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
+from krowlspider.catalogue.records.hosts import HostColumns, Parts, host_of, split
+from tests.support.tables import table
 
 
 @pytest.mark.parametrize(
@@ -14,7 +15,7 @@ from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
     [
         (
             "host1.sub2.subdomain.Example.com",
-            Host(
+            HostColumns(
                 "host1.sub2.subdomain.example.com",
                 *("com", "example", "subdomain", "sub2", "host1"),
                 *("com", "example.com", "com", "example.com"),
@@ -23,7 +24,7 @@ from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
         ),
         (
             "bbc.co.uk",
-            Host(
+            HostColumns(
                 "bbc.co.uk",
                 *("uk", "co", "bbc", None, None),
                 *("co.uk", "bbc.co.uk", "co.uk", "bbc.co.uk"),
@@ -32,22 +33,22 @@ from krowlspider.catalogue.records.hosts import Host, Parts, host_of, split
         ),
         (
             "myblog.blogspot.com",
-            Host(
+            HostColumns(
                 "myblog.blogspot.com",
                 *("com", "blogspot", "myblog", None, None),
                 *("com", "blogspot.com", "blogspot.com", "myblog.blogspot.com"),
                 "com.blogspot.myblog",
             ),
         ),
-        ("192.0.2.1", Host("192.0.2.1")),
-        ("[2001:db8::1]", Host("[2001:db8::1]")),
+        ("192.0.2.1", HostColumns("192.0.2.1")),
+        ("[2001:db8::1]", HostColumns("[2001:db8::1]")),
         (
             "localhost",
-            Host("localhost", "localhost", *(None,) * 8, "localhost"),
+            HostColumns("localhost", "localhost", *(None,) * 8, "localhost"),
         ),
     ],
 )
-def test_names(name: str, expected: Host):
+def test_names(name: str, expected: HostColumns):
     assert host_of(name) == expected
 
 
@@ -82,7 +83,7 @@ def test_names_are_ascii(name: str, ascii_name: str):
     assert host_of(name).name == ascii_name
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "name", "parts"),
     [
         (

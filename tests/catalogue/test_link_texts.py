@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from krowlspider.catalogue.records.content import LINKS_MAX, links_of
+from tests.support.tables import table
 
 PAGE = "http://a.test/"
 # Over the size from which the scanner's input is made smaller.
@@ -15,8 +14,8 @@ def texts(html: bytes) -> list[tuple[str, str | None]]:
     return [(link.target.removeprefix(PAGE), link.text) for link in links_of(html, PAGE, None)]
 
 
-@pytest.mark.parametrize("filling", [b"", LARGE])
-@pytest.mark.parametrize(
+@table("filling", [b"", LARGE])
+@table(
     ("html", "found"),
     [
         (b"<a href=x>one <b>bold</b></a> rest", [("x", "one bold")]),

@@ -12,7 +12,7 @@ import pytest
 
 from krowlspider.catalogue.columns import COMMON_CRAWL, TABLES, USUAL
 from krowlspider.catalogue.parquet import ROWS_AT_ONCE, ParquetSink, schema_of
-from krowlspider.catalogue.rows import Place, rows_of
+from krowlspider.catalogue.rows import FileOrigin, rows_of
 from krowlspider.errors import KrowlError
 from tests.catalogue.warcs import ALL, archived, fetch
 
@@ -39,7 +39,7 @@ def sink(folder: Path, tables: frozenset[str] = USUAL) -> ParquetSink:
 
 def write(folder: Path, warc: Path, crawl: str = "autumn 2026/1") -> None:
     target = sink(folder)
-    target.write(warc.name, rows_of(warc, USUAL, Place(crawl)))
+    target.write(warc.name, rows_of(warc, USUAL, FileOrigin(crawl)))
     target.close()
 
 
@@ -114,7 +114,7 @@ def test_a_file_is_done_with_its_marker_only(tmp_path: Path, warc: Path):
     target = sink(folder)
     assert target.done() == set()
     assert not draft.exists()
-    target.write(warc.name, rows_of(warc, USUAL, Place("second")))
+    target.write(warc.name, rows_of(warc, USUAL, FileOrigin("second")))
     assert target.done() == {warc.name}
     target.close()
     crawls = {path.parts[-1] for path in folder.glob("*/crawl=*") if any(path.rglob("*.parquet"))}

@@ -14,7 +14,7 @@ import pytest
 from krowlspider.catalogue.columns import TABLES
 from krowlspider.catalogue.databases import sink_at
 from krowlspider.catalogue.postgresql import PostgresqlSink
-from krowlspider.catalogue.server import WAIT_MAX, Server
+from krowlspider.catalogue.server import WAIT_MAX, Database
 from krowlspider.catalogue.spool import URL_MAX
 from krowlspider.errors import KrowlError
 from tests.catalogue.made_rows import ALL, made_rows
@@ -41,7 +41,7 @@ class Waiting:
         self._act()
 
     def sink(self, url: str, answer_max: float = 60) -> PostgresqlSink:
-        server = Server(url, self.lines.append, sleep=self.sleep, answer_max=answer_max)
+        server = Database(url, self.lines.append, sleep=self.sleep, answer_max=answer_max)
         return PostgresqlSink(server, ALL, self.lines.append)
 
 

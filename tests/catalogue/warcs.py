@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from krowlspider.archive.write.records import FetchNote
 from krowlspider.catalogue.columns import TABLES
-from krowlspider.catalogue.rows import Place, rows_of
+from krowlspider.catalogue.rows import FileOrigin, rows_of
 from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 
 if TYPE_CHECKING:
@@ -60,6 +60,6 @@ def archived(folder: Path, *files: Iterable[Capture | FetchNote]) -> list[Path]:
 def rows(path: Path, *tables: str, earlier: Sequence[Path] = ()) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of a file by table."""
     found: dict[str, list[dict[str, Any]]] = {table: [] for table in tables or ALL}
-    for table, row in rows_of(path, frozenset(found), Place("autumn", "0", earlier)):
+    for table, row in rows_of(path, frozenset(found), FileOrigin("autumn", "0", earlier)):
         found[table].append(row)
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from krowlspider.cdx.answers import answer, read
 from krowlspider.cdx.archives import Archives
-from krowlspider.cdx.pace import Turn
+from krowlspider.cdx.pace import ClientWork
 from krowlspider.cdx.query import Dialect
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def text_of(
     """The whole answer. ``from_`` is the parameter ``from``."""
     parameters = {name.rstrip("_"): str(value) for name, value in given.items()}
     query = read(parameters, [*filters], dialect)
-    return b"".join(answer(archives, query, Turn()).pieces).decode()
+    return b"".join(answer(archives, query, ClientWork()).pieces).decode()
 
 
 def lines_of(

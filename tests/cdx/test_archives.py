@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.cdx.archives import Archives
 from krowlspider.cdx.keys import Range, ranges_of
-from krowlspider.cdx.pace import ClientGone, Turn
+from krowlspider.cdx.pace import ClientGone, ClientWork
 from krowlspider.cdx.pages import blocks_of, page_of
 from krowlspider.cdx.query import Paging
 from tests.archive.captures import capture, series, written
@@ -86,8 +86,8 @@ def test_file_in_two_folders_is_there_once(tmp_path: Path):
         (tmp_path / name).mkdir()
         small_index(tmp_path / name / "same.cdxj", ["a", "b"])
     archives = Archives([tmp_path / "a", tmp_path / "b"])
-    assert len(archives.look(Turn()).indexes) == 2
-    assert len([*archives.look(Turn()).lines([ALL])]) == 2
+    assert len(archives.look(ClientWork()).indexes) == 2
+    assert len([*archives.look(ClientWork()).lines([ALL])]) == 2
 
 
 def test_folder_that_has_changed_is_looked_at_again(tmp_path: Path):
@@ -96,11 +96,11 @@ def test_folder_that_has_changed_is_looked_at_again(tmp_path: Path):
     archives = Archives([tmp_path])
     # Old enough that no other change can have the same time.
     os.utime(tmp_path, (1, 1))
-    assert len(archives.look(Turn()).indexes) == 1
+    assert len(archives.look(ClientWork()).indexes) == 1
     small_index(tmp_path / "b.cdxj", ["b"])
-    assert len(archives.look(Turn()).indexes) == 2
+    assert len(archives.look(ClientWork()).indexes) == 2
     (tmp_path / "b.cdxj").unlink()
-    assert len(archives.look(Turn()).indexes) == 1
+    assert len(archives.look(ClientWork()).indexes) == 1
 
 
 @given(NAMES, st.integers(1, 2000))
@@ -111,7 +111,7 @@ def test_pages_together_have_each_line_once(
     folder = tmp_path_factory.mktemp("archive")
     for number, each in enumerate(names):
         small_index(folder / f"{number}.cdxj", each)
-    view = Archives([folder]).look(Turn())
+    view = Archives([folder]).look(ClientWork())
     texts = [path.read_bytes() for path in folder.glob("*.cdxj")]
     every = sorted(b"".join(texts).splitlines(keepends=True))
     assert list(view.lines([ALL])) == every
@@ -147,7 +147,7 @@ def test_thousands_of_indexes_need_no_open_files(tmp_path: Path):
     for number in range(600):
         small_index(tmp_path / f"{number:04}.cdxj", [f"h{number:04}.test"])
     archives, most = Archives([tmp_path]), 0
-    view = archives.look(Turn())
+    view = archives.look(ClientWork())
     for _ in view.lines([ALL]):
         most = max(most, len(os.listdir("/proc/self/fd")))  # noqa: PTH208
     assert 0 < most < 200
@@ -172,9 +172,9 @@ def test_half_a_surrogate_pair_ends_no_answer(tmp_path: Path):
 
 def test_work_for_a_client_that_has_gone_ends(tmp_path: Path):
     small_index(tmp_path / "a.cdxj", [f"h{number}" for number in range(1000)])
-    turn = Turn()
-    lines = Archives([tmp_path]).look(turn).lines([ALL])
+    work = ClientWork()
+    lines = Archives([tmp_path]).look(work).lines([ALL])
     next(lines)
-    turn.end()
+    work.end()
     with pytest.raises(ClientGone):
         list(lines)

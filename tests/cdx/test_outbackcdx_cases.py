@@ -16,13 +16,14 @@ from krowlspider.archive.cdxj import line, line_of_request
 from krowlspider.archive.reading import Location
 from krowlspider.archive.surt import RequestQuery
 from krowlspider.cdx.archives import Archives
-from krowlspider.cdx.capture import Capture
+from krowlspider.cdx.capture import CaptureLine
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.filters import outback_filter, pywb_filter
 from krowlspider.cdx.keys import expanded
 from krowlspider.cdx.query import query_of
 from tests.archive.captures import Odd, capture, written
 from tests.cdx.asking import OUTBACK, lines_of, text_of
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -212,14 +213,14 @@ def test_fields_are_named_as_they_were_asked_for(tmp_path: Path):
 # --- filters ---
 
 
-def made(**values: str) -> Capture:
-    return Capture(f"k 20190101000000 {json.dumps(values)}".encode())
+def made(**values: str) -> CaptureLine:
+    return CaptureLine(f"k 20190101000000 {json.dumps(values)}".encode())
 
 
 FILES = made(filename="one.warc.gz", status="201"), made(filename="two.warc.gz", status="202")
 
 
-@pytest.mark.parametrize(
+@table(
     ("spec", "one", "two"),
     [
         ("filename:one.*", True, False),

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.cdx.pace import CONNECTION, ClientGone, Pace, Turn, charged
+from krowlspider.cdx.pace import CONNECTION, ClientGone, ClientWork, Pace, charged
 
 
 class Clock:
@@ -29,41 +29,41 @@ def clock() -> Clock:
     return Clock()
 
 
-def turns(clock: Clock, count: int, share: float = 0.1) -> list[Turn]:
+def works(clock: Clock, count: int, share: float = 0.1) -> list[ClientWork]:
     pace = Pace(share, lambda: clock.now)
-    return [Turn(pace, clock.sleep, lambda: clock.worked) for _ in range(count)]
+    return [ClientWork(pace, clock.sleep, lambda: clock.worked) for _ in range(count)]
 
 
 @pytest.mark.parametrize("unit", [0.001, 0.02, 1.0])
 def test_long_answers_take_their_share_of_a_core(clock: Clock, unit: float):
     """However long the work between two looks takes."""
-    (turn,) = turns(clock, 1)
-    with turn.working():
+    (work,) = works(clock, 1)
+    with work.working():
         for _ in range(int(10 / unit)):
-            turn.go_on()
+            work.go_on()
             clock.work(unit)
-        turn.go_on()
+        work.go_on()
     assert clock.worked / clock.now == pytest.approx(0.1, rel=0.05)
 
 
 def test_short_answers_take_their_share_together(clock: Clock):
     """Each ends before it would rest: the next one rests for it."""
-    for turn in turns(clock, 10_000):
-        with turn.working():
+    for work in works(clock, 10_000):
+        with work.working():
             clock.work(0.001)
     assert clock.worked / clock.now == pytest.approx(0.1, rel=0.05)
 
 
 def test_a_few_answers_after_a_quiet_time_do_not_rest(clock: Clock):
     clock.sleep(60)
-    for turn in turns(clock, 10):
-        with turn.working():
+    for work in works(clock, 10):
+        with work.working():
             clock.work(0.004)
     assert clock.now == pytest.approx(60.04)
 
 
 def test_client_that_goes_ends_a_rest(clock: Clock):
-    first, second = turns(clock, 2)
+    first, second = works(clock, 2)
     with first.working():
         clock.work(100.0)
     second.end()
@@ -123,9 +123,9 @@ def test_refusals_take_a_part_of_the_share_however_many_wait(waiting: int):
 
 
 def test_without_a_limit_nobody_rests(clock: Clock):
-    (turn,) = turns(clock, 1, share=1.0)
-    with turn.working():
+    (work,) = works(clock, 1, share=1.0)
+    with work.working():
         for _ in range(100):
-            turn.go_on()
+            work.go_on()
             clock.work(1.0)
     assert clock.now == clock.worked

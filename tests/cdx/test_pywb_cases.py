@@ -11,6 +11,7 @@ import pytest
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.keys import ranges_of
 from tests.cdx.asking import lines_of, samples, text_of
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from krowlspider.cdx.archives import Archives
@@ -308,7 +309,7 @@ def test_collapse_time_with_revisits_in_reverse(every: dict[str, Archives]):
     assert lines == sorted(lines, reverse=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "match", "begin", "end"),
     [
         ("http://example.com/path/file.html", "exact", "com,example)/path/file.html ", "{}!"),

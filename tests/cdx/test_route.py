@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
-    from krowlspider.cdx.pace import Turn
+    from krowlspider.cdx.pace import ClientWork
 
 # Seconds that nothing here takes.
 LONG = 60.0
@@ -164,15 +164,15 @@ class Blocked(Archives):
         self.released = threading.Event()
         self.begun = self.ended = 0
 
-    def look(self, turn: Turn):  # type: ignore[no-untyped-def]
+    def look(self, work: ClientWork):  # type: ignore[no-untyped-def]
         self.begun += 1
         while not self.released.wait(0.005):
             try:
-                turn.go_on()
+                work.go_on()
             except ClientGone:
                 self.ended += 1
                 raise
-        return super().look(turn)
+        return super().look(work)
 
 
 async def until(condition: Callable[[], bool]) -> None:

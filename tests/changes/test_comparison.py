@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.changes.comparison import difference, is_same_text, similarity
+from tests.support.tables import table
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 LINES = st.lists(st.sampled_from(["", *"abcdefg"]), max_size=30)
 
 
-@pytest.mark.parametrize(
+@table(
     ("before", "after", "share"),
     [
         ("", "", 1),

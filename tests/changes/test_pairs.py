@@ -13,6 +13,7 @@ from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location
 from krowlspider.changes.pairs import SORTED_AT_ONCE, URLS_MAX, Pair, in_time, pairs_of
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,7 +66,7 @@ def told(pair: Pair) -> tuple[int, int, int, int]:
     return before, after, pair.fetched_between, until
 
 
-@pytest.mark.parametrize(
+@table(
     ("fetches", "changes"),
     [
         ("", []),

@@ -21,7 +21,7 @@ from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.lease import IdentitySeed
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.registers import Agent, ConsulService
-from krowlspider.cluster.ring.ring import Member, Record, Ring
+from krowlspider.cluster.ring.ring import Member, MemberRecord, Ring
 from tests.cluster.forwarding import LATE
 from tests.cluster.register_nodes import (
     LEASE,
@@ -169,7 +169,7 @@ async def register_without_its_data_gives_no_lease_for_a_ttl(
             await until(lambda: good(a) and good(b), TTL)
             assert sessions(server, cluster).keys() == {"a", "b"}
             assert b.members["a"].claims == (RING_AB,)
-            assert a.members["z"] == Record(DEAD, (Ring([A, B, DEAD]),), dead=True)
+            assert a.members["z"] == MemberRecord(DEAD, (Ring([A, B, DEAD]),), dead=True)
             assert pending_nodes_in(server, cluster) == {"a", "b", "z"}
             for name, value in LOST.items():
                 assert call(server, "GET", f"/v1/kv/krowlspider/{cluster}/{name}?raw") == value
@@ -207,10 +207,10 @@ async def cut_off_node_keeps_its_place_under_the_delay(
                 await until(lambda: a.members["b"].dead, 2 * TTL + 4)
                 dead = time.monotonic()
                 while time.monotonic() < dead + 1.2 * TTL:
-                    assert a.members["b"] == Record(B, (RING_AB,), dead=True)
+                    assert a.members["b"] == MemberRecord(B, (RING_AB,), dead=True)
                     await asyncio.sleep(0.05)
             await until(lambda: good(b) and not a.members["b"].dead, 15)
-            assert a.members["b"] == b.members["b"] == Record(B, (RING_AB,))
+            assert a.members["b"] == b.members["b"] == MemberRecord(B, (RING_AB,))
 
 
 async def killed_node_is_gone_after_its_lease(cluster: str, consul: Server, _: Path) -> None:

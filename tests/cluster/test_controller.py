@@ -12,7 +12,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.cluster.controller import OwnershipController
-from krowlspider.cluster.ring.ring import Claims, Member, Record
+from krowlspider.cluster.ring.ring import Claims, Member, MemberRecord
 from tests.cluster.seeds import seeds
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class Register:
     epoch."""
 
     chance: random.Random
-    records: dict[str, Record] = field(default_factory=dict)
+    records: dict[str, MemberRecord] = field(default_factory=dict)
     epoch: int = 0
     places: list[Place] = field(default_factory=list)
 
-    def put(self, node: str, record: Record | None) -> None:
+    def put(self, node: str, record: MemberRecord | None) -> None:
         self.epoch += 1
         if record is None:
             self.records.pop(node, None)
@@ -51,7 +51,7 @@ class Place:
 
     def __init__(self, node: str, register: Register):
         self.own = Member(node)
-        self.members: Mapping[str, Record] = {}
+        self.members: Mapping[str, MemberRecord] = {}
         self.epoch = 0
         self.good_until = -1.0
         self.on_change: Callable[[], None] = lambda: None
@@ -60,7 +60,7 @@ class Place:
 
     async def start(self) -> None:
         old = self._register.records.get(self.own.id)
-        self._register.put(self.own.id, old or Record(self.own))
+        self._register.put(self.own.id, old or MemberRecord(self.own))
         self.good_until = 1.0
         self.read()
 
@@ -79,7 +79,7 @@ class Place:
         await self._register.wait_a_little()
         while self.good_until < 0:  # noqa: ASYNC110 - turns of the loop are the model's time
             await asyncio.sleep(0)
-        self._register.put(self.own.id, Record(self.own, claims, leaving=leaving))
+        self._register.put(self.own.id, MemberRecord(self.own, claims, leaving=leaving))
         await self._register.wait_a_little()
         self.read()
 
@@ -166,7 +166,7 @@ class World:
         )
         if (old := self.register.records.get(name)) is not None:
             # It takes up its claims, and does not leave any more.
-            self.register.put(name, Record(place.own, old.claims))
+            self.register.put(name, MemberRecord(place.own, old.claims))
         self.dead.discard(name)
         await place.start()
         node = Node(place, hosts, controller, asyncio.create_task(controller.run(hosts)))

@@ -26,6 +26,7 @@ from krowlspider.cluster.transport.redis_connection import (
     shown,
     trouble,
 )
+from tests.support.tables import table
 
 from .forwarding import (
     LATE,
@@ -377,7 +378,7 @@ def test_tls_needs_a_trusted_certificate(
     assert in_order_of_popping(own_server) == messages(3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kind"),
     [
         ("OOM command not allowed when used memory > 'maxmemory'.", "full"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
-from krowlspider.cluster.ring.ring import BadRecordError, Member, Record, Ring
+from krowlspider.cluster.ring.ring import BadRecordError, Member, MemberRecord, Ring
 
 A = Member("a", 1, "redis://127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")
@@ -20,7 +20,7 @@ def entry(
     leaving: bool = False,
     modified: int = 7,
 ) -> RegisterEntry:
-    record = Record(member, claims, leaving=leaving)
+    record = MemberRecord(member, claims, leaving=leaving)
     return RegisterEntry(f"nodes/{member.id}", record.dumps(), session, modified)
 
 
@@ -34,7 +34,7 @@ def test_vanished_member_stays_for_a_ttl():
     live = members_of_both()
     assert live.update(2, [entry(A)], 150.0)
     assert not live.update(3, [entry(A)], 159.9)
-    assert live.members["b"] == Record(B, (RING_AB,), dead=True)
+    assert live.members["b"] == MemberRecord(B, (RING_AB,), dead=True)
     assert not live.is_stale(159.9)
     assert live.is_stale(160.0)
     assert live.update(3, [entry(A)], 160.0)
@@ -48,7 +48,7 @@ def test_dead_member_is_replaced_after_the_delay(delay: float, waits: float):
     live, dead = members_of_both(delay), [entry(A), entry(B, None, (RING_AB,), modified=8)]
     assert live.update(2, dead, 150.0)
     assert not live.update(3, dead, 150.0 + waits - 0.1)
-    assert live.members["b"] == Record(B, (RING_AB,), dead=True)
+    assert live.members["b"] == MemberRecord(B, (RING_AB,), dead=True)
     assert live.waits(150.0) == {"b": waits}
     assert live.overdue(150.0 + waits - 0.1) == {}
     assert live.overdue(150.0 + waits) == {"b": 8}
@@ -133,7 +133,7 @@ def test_leaving_is_a_change_and_ends_with_the_key():
     assert live.update(2, [entry(A), leaving], 101.0)
     assert not live.update(3, [entry(A), leaving], 102.0)
     assert live.update(4, [entry(A)], 103.0)
-    assert live.members["b"] == Record(B, (RING_AB,), leaving=True, dead=True)
+    assert live.members["b"] == MemberRecord(B, (RING_AB,), leaving=True, dead=True)
 
 
 def test_release_ends_the_wait_for_a_vanished_member():

@@ -30,6 +30,7 @@ from krowlspider.cluster.transport.message import (
 )
 from krowlspider.cluster.transport.queues import MessageQueue
 from krowlspider.urls.canonical import URL_MAX
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,7 +141,7 @@ def test_request_of_any_spider_round_trip() -> None:
     assert decode(encode(decode(data))) == decode(data)
 
 
-@pytest.mark.parametrize(
+@table(
     "request_",
     [
         Request("http://a.test/", body=b"\xff"),
@@ -250,8 +251,8 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("data", BAD, ids=lambda data: repr(data[:60]))
-@pytest.mark.parametrize("read", [decode, loads])
+@table("data", BAD)
+@table("read", [decode, loads])
 def test_junk_is_refused_with_a_short_reason(read: Callable[[bytes], object], data: bytes) -> None:
     with pytest.raises(BadMessage) as caught:
         read(data)
@@ -344,7 +345,7 @@ def test_start_urls_are_read_as_scrapy_redis_users_push_them(
     assert decode_start(pushed) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "pushed",
     [
         b"",

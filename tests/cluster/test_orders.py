@@ -34,6 +34,7 @@ from krowlspider.job.nodes.overview import SILENT_AFTER
 from krowlspider.job.status import pause_reason
 from krowlspider.views.ordering import Ordering
 from tests.support.simulated_cluster import ClusterWeb, SimulatedCluster, simulated_time
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
@@ -58,7 +59,7 @@ def test_messages_are_read_as_written() -> None:
         assert decode_order(encode_order(message)) == message
 
 
-@pytest.mark.parametrize("data", [
+@table("data", [
     b"",
     b"[]",
     b"\x80\x04.",
@@ -105,7 +106,7 @@ class Ring:
     def owner(self, host: str) -> str:
         crawl = self.cluster.running["a"].crawl
         assert crawl is not None
-        return crawl.node.others([host])[0] or "a"
+        return crawl.node.foreign_owner(host) or "a"
 
     def is_settled(self) -> bool:
         """Return whether both nodes are there, and the owner of the host has URLs of it."""

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.cluster.ring.ring import BadRecordError, Member, Record, Ring, load_counters
+from krowlspider.cluster.ring.ring import BadRecordError, Member, MemberRecord, Ring, load_counters
+from tests.support.tables import table
 
 A = Member("a", 1, "redis://:secret@127.0.0.1:1/0", "a.example:1")
 B = Member("b", 2, "redis://127.0.0.1:2/0", "b.example:2")
@@ -18,12 +19,12 @@ RING_A, RING_AB = Ring([A]), Ring([A, B])
 
 @given(st.binary() | st.text().map(str.encode))
 def test_records_and_counters_of_any_bytes_are_handled(junk: bytes):
-    for read in (lambda: Record.loads("a", junk), lambda: load_counters(junk)):
+    for read in (lambda: MemberRecord.loads("a", junk), lambda: load_counters(junk)):
         with suppress(BadRecordError):
             read()
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"weight": 0},
@@ -44,27 +45,27 @@ def test_records_and_counters_of_any_bytes_are_handled(junk: bytes):
     ],
 )
 def test_record_with_a_wrong_part_is_refused(change: dict[str, object]):
-    said = {**json.loads(Record(A, (RING_AB,)).dumps()), **change}
+    said = {**json.loads(MemberRecord(A, (RING_AB,)).dumps()), **change}
     with pytest.raises(BadRecordError, match="the record of a cannot be read") as caught:
-        Record.loads("a", json.dumps(said).encode())
+        MemberRecord.loads("a", json.dumps(said).encode())
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("leaving", [False, True])
 def test_record_round_trip(leaving: bool):
-    record = Record(B, (RING_A, RING_AB), leaving=leaving)
-    assert Record.loads("b", record.dumps()) == record
+    record = MemberRecord(B, (RING_A, RING_AB), leaving=leaving)
+    assert MemberRecord.loads("b", record.dumps()) == record
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", None, "x" * 10_000])
 def test_record_of_another_version_is_refused(version: object):
-    said = json.loads(Record(A).dumps())
+    said = json.loads(MemberRecord(A).dumps())
     with pytest.raises(BadRecordError, match=r"record of a .* of version .*, not 1") as caught:
-        Record.loads("a", json.dumps({**said, "version": version}).encode())
+        MemberRecord.loads("a", json.dumps({**said, "version": version}).encode())
     assert len(str(caught.value)) < 200
     del said["version"]
     with pytest.raises(BadRecordError, match=r"the record of a cannot be read: .*`version`"):
-        Record.loads("a", json.dumps(said).encode())
+        MemberRecord.loads("a", json.dumps(said).encode())
 
 
 def test_counters_are_names_and_numbers():

@@ -14,7 +14,7 @@ from krowlspider.cluster.membership import UnansweredError
 from krowlspider.cluster.register.lease import NodeInfo
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.registers import Agent, ConsulService
-from krowlspider.cluster.ring.ring import Member, Record, Ring
+from krowlspider.cluster.ring.ring import Member, MemberRecord, Ring
 from tests.cluster.register_nodes import (
     RING_A,
     RING_AB,
@@ -135,7 +135,7 @@ def test_claims_of_a_leaving_node_are_read_until_it_is_gone(register: Server | P
         async with joined(register, cluster, A) as a:
             async with joined(register, cluster, B) as b:
                 await b.publish((RING_AB,))
-                await until(lambda: a.members.get("b") == Record(B, (RING_AB,)), 2)
+                await until(lambda: a.members.get("b") == MemberRecord(B, (RING_AB,)), 2)
                 await b.publish((RING_AB,), leaving=True)
                 for node in (a, b):
                     await until(functools.partial(stays_alone, node), 2)
@@ -150,7 +150,7 @@ def test_domains_of_a_node_that_returns_wait_for_it(register: Server | Place, cl
         async with joined(register, cluster, A) as a, joined(register, cluster, B) as b:
             await b.publish((RING_AB,))
             await b.leave(returns=True)
-            await until(lambda: a.members.get("b") == Record(B, (RING_AB,), dead=True), 2)
+            await until(lambda: a.members.get("b") == MemberRecord(B, (RING_AB,), dead=True), 2)
 
     asyncio.run(main())
 
@@ -257,7 +257,7 @@ def test_abandoned_publish_is_not_stored_after_a_later_one(
         assert [await agent.change(*steps) for steps in agent.held] == [False]
         stored = await agent.get(f"krowlspider/{cluster}/nodes/a")
         assert stored
-        assert Record.loads("a", stored.value).claims == later
+        assert MemberRecord.loads("a", stored.value).claims == later
         await a.leave()
         agent.close()
 

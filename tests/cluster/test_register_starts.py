@@ -14,7 +14,7 @@ from krowlspider.cluster.register.lease import IdentitySeed, NodeInfo
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.state import RegisterState
 from krowlspider.cluster.registers import Agent
-from krowlspider.cluster.ring.ring import Member, Record
+from krowlspider.cluster.ring.ring import Member, MemberRecord
 from tests.cluster.register_nodes import (
     RING_A,
     RING_AB,
@@ -209,7 +209,7 @@ def test_dead_node_keeps_its_place_and_takes_up_its_claims(register: Server | Pl
     """For nodes that join meanwhile too, and after a start of it that was refused."""
 
     def is_waited_for(node: RegisteredMembership) -> bool:
-        return node.members.get("b") == Record(B, (RING_AB,), dead=True)
+        return node.members.get("b") == MemberRecord(B, (RING_AB,), dead=True)
 
     async def main() -> None:
         async with waiting(register, cluster, A) as a, joined(register, cluster, B) as first:
@@ -226,7 +226,7 @@ def test_dead_node_keeps_its_place_and_takes_up_its_claims(register: Server | Pl
             await refused(register, cluster, B)
             await until(lambda: is_waited_for(a), 2)
             async with joined(register, cluster, B) as second:
-                assert second.members["b"] == Record(B, (RING_AB,))
+                assert second.members["b"] == MemberRecord(B, (RING_AB,))
                 await until(lambda: a.members["b"] == second.members["b"], 2)
             await until(lambda: "b" not in a.members, 2)
 

@@ -17,11 +17,12 @@ from krowlspider.cluster.ring.ring import (
     WEIGHT_MAX,
     BadRecordError,
     Member,
-    Record,
+    MemberRecord,
     Ring,
 )
 from krowlspider.urls.canonical import position_of
 from tests.support.domains import real_domains
+from tests.support.tables import table
 
 
 def nodes(count: int, form: str = "node-{}") -> list[Member]:
@@ -173,11 +174,11 @@ def test_ring_is_the_same_in_every_version() -> None:
 @settings(max_examples=25, deadline=None)
 @given(members)
 def test_claims_round_trip(some: list[Member]) -> None:
-    record = Record(some[0], (Ring(some), Ring(some[:1])))
-    assert Record.loads(some[0].id, record.dumps()).claims == record.claims
+    record = MemberRecord(some[0], (Ring(some), Ring(some[:1])))
+    assert MemberRecord.loads(some[0].id, record.dumps()).claims == record.claims
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["", ".", "..", "-a", "a/b", "a:b", "a b", "a\n", "a*", "ä", "a" * 64, "{a}", "a=b", "a\x00"],
 )
@@ -192,13 +193,13 @@ def test_host_names_are_ids(name: str) -> None:
     assert Member(name).id == name
 
 
-@pytest.mark.parametrize("weight", [0, -1, WEIGHT_MAX + 1, 1.1, 2.0, nan, "1", None, True, 10**30])
+@table("weight", [0, -1, WEIGHT_MAX + 1, 1.1, 2.0, nan, "1", None, True, 10**30])
 def test_invalid_weight_is_refused_with_its_node(weight: object) -> None:
     with pytest.raises(ValueError, match="weight for node n1"):
         Member("n1", weight)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         None,
@@ -224,10 +225,10 @@ def test_invalid_weight_is_refused_with_its_node(weight: object) -> None:
     ],
 )
 def test_invalid_ring_in_a_record_is_refused(value: object) -> None:
-    stored = json.loads(Record(Member("a")).dumps())
+    stored = json.loads(MemberRecord(Member("a")).dumps())
     text = json.dumps({**stored, "claims": [value]}).encode()
     with pytest.raises(BadRecordError, match="the record of a cannot be read") as refused:
-        Record.loads("a", text)
+        MemberRecord.loads("a", text)
     assert len(str(refused.value)) < 400
 
 

@@ -24,7 +24,7 @@ from krowlspider.cluster.membership import Signals
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import RegisterKeys, step
 from krowlspider.cluster.registers import Agent
-from krowlspider.cluster.ring.ring import Member, Record, Ring
+from krowlspider.cluster.ring.ring import Member, MemberRecord, Ring
 from krowlspider.programs import ring as rows
 from krowlspider.programs.ring import Command
 from tests.cluster.register_nodes import ask, found
@@ -104,7 +104,7 @@ def test_a_node_whose_clock_is_slow_is_not_silent(
         say("b", 64)
 
     for member in members:
-        write(member.id, "nodes", Record(member, claims).dumps())
+        write(member.id, "nodes", MemberRecord(member, claims).dumps())
     say("a", 63)
     say("b", 60)
     monkeypatch.setattr(rows.asyncio, "sleep", meanwhile)
@@ -255,7 +255,7 @@ def test_ended_nodes_are_shown_until_they_are_forgotten(place: Place, server: Se
             both = Ring([a.own, Member("c", 1, DOWN)])
             url_of_c = next(f"https://{each}/" for each in DOMAINS if both.owner(each) == "c")
             await RegisterKeys(agent, place.name).put("crew/c", "{}")
-            record = Record(both.members[1], (both,)).dumps().decode()
+            record = MemberRecord(both.members[1], (both,)).dumps().decode()
             await RegisterKeys(agent, place.name).put("nodes/c", record)
             with Redis.from_url(url) as client:
                 client.lpush("broad:requests", json.dumps({"url": url_of_c}))

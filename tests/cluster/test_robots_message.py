@@ -20,6 +20,7 @@ from krowlspider.cluster.transport.posts import (
 )
 from krowlspider.politeness.robots import RobotsRecord
 from krowlspider.urls.robots_groups import BODY_MAX
+from tests.support.tables import table
 
 URL = "http://b.test/robots.txt"
 WALL = 1_700_000_000.0
@@ -48,7 +49,7 @@ ASK = encode_ask("a", 7, URL)
 ANSWER = encode_answer(7, record(), None, WALL)
 
 
-@pytest.mark.parametrize("data", [
+@table("data", [
     b"",
     b"[]",
     b"{}",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.engine.control import PageRow
+from krowlspider.engine.control import FinishedPage
 from krowlspider.extensions.telnet import Console
 from krowlspider.job.crawls import _crawls
 from krowlspider.views.frontier import page_table
@@ -417,8 +417,8 @@ def test_a_running_crawl_answers_at_its_console(tmp_path: Path) -> None:
 
 
 def test_the_table_of_pages_has_the_last_answer_of_each() -> None:
-    done = PageRow("http://a.test/", "done", 200, 39_000, 0.254)
-    dropped = PageRow("http://b.test/", "robots", 0, 0, 0.0)
+    done = FinishedPage("http://a.test/", "done", 200, 39_000, 0.254)
+    dropped = FinishedPage("http://b.test/", "robots", 0, 0, 0.0)
     _, first, second = (line.split() for line in page_table([done, dropped]))
     assert first == ["200", "39,000", "0.25", "done", "http://a.test/"]
     assert second == ["-", "0", "0.00", "robots", "http://b.test/"]

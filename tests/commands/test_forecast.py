@@ -13,7 +13,7 @@ from krowlspider.frontier.pages.sample import Sampled
 from krowlspider.job.forecasting import CrawlForecast, forecast_of, one_line, summed
 from krowlspider.job.recrawl import Afforded
 from krowlspider.recrawl.estimate import Estimate
-from krowlspider.recrawl.forecast import Target
+from krowlspider.recrawl.forecast import FreshnessTarget
 from krowlspider.views.forecast import forecast_text
 from tests.extensions.test_live_page import crawling
 from tests.support.crawling import scrapy
@@ -36,7 +36,7 @@ HOSTS = [
 
 
 def made(portion: float = 0.9, budget: float = 100.0, age: float = DAY) -> CrawlForecast:
-    return forecast_of(HOSTS, Afforded(0.5, budget), Target(portion, age))
+    return forecast_of(HOSTS, Afforded(0.5, budget), FreshnessTarget(portion, age))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def test_a_running_crawl_is_asked(tmp_path: Path) -> None:
 
 def test_a_sum_is_the_forecast_of_all_hosts() -> None:
     """Where the budget limits nobody, processes reach together what one would reach."""
-    afforded, target = Afforded(0.5, 1e6), Target(0.9, DAY)
+    afforded, target = Afforded(0.5, 1e6), FreshnessTarget(0.9, DAY)
     parts = [forecast_of(some, afforded, target) for some in (HOSTS[:1], HOSTS[1:2], HOSTS[2:])]
     found, one = summed(parts), forecast_of(HOSTS, afforded, target)
     assert (found.whole.hosts, found.whole.pages) == (one.whole.hosts, one.whole.pages)
@@ -175,12 +175,12 @@ def test_politeness_that_is_too_slow_says_how_much_faster() -> None:
     assert words in found.words
     assert "KROWL_RECRAWL_SHARE=" not in found.words
     slower = [each._replace(delay=each.delay * 0.6 / found.needed_factor * 2) for each in HOSTS]
-    near = forecast_of(slower, Afforded(0.5, 1e6), Target(0.9, DAY))
+    near = forecast_of(slower, Afforded(0.5, 1e6), FreshnessTarget(0.9, DAY))
     assert "as by KROWL_RECRAWL_SHARE=0." in near.words
 
 
 def test_a_target_that_nothing_reaches_says_so() -> None:
-    found = forecast_of([HOSTS[0]], Afforded(0.5, 100.0), Target(1.0, 0.0))
+    found = forecast_of([HOSTS[0]], Afforded(0.5, 100.0), FreshnessTarget(1.0, 0.0))
     assert (found.needed_budget, found.needed_factor) == (None, None)
     assert "however often hosts are asked" in found.words
 
@@ -201,4 +201,4 @@ def test_the_text_has_a_row_for_each_class() -> None:
 
 def test_a_sample_without_pages_has_no_forecast() -> None:
     with pytest.raises(KrowlError, match="no forecast"):
-        forecast_of([], Afforded(0.5, 1.0), Target(0.9, DAY))
+        forecast_of([], Afforded(0.5, 1.0), FreshnessTarget(0.9, DAY))

@@ -19,7 +19,7 @@ import pytest
 
 from krowlspider.extensions.live_page import FIELDS
 from krowlspider.job.monitoring.access import PAGE, note_url, noted_url
-from krowlspider.programs.running import NoCrawlError, Source, lines, page_line, short, title
+from krowlspider.programs.running import CrawlSource, NoCrawlError, lines, page_line, short, title
 from krowlspider.programs.top import _REDRAW
 from tests.mockweb import MockWeb
 from tests.support.crawling import ROOT, Crawl, write_seeds
@@ -88,7 +88,7 @@ def live_page(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
 def test_the_lines_are_those_of_the_crawl(tmp_path: Path) -> None:
     with live_page(tmp_path) as (url, asked):
-        found = Source.of(f"{url}/").snapshot("errors", 5)
+        found = CrawlSource.of(f"{url}/").snapshot("errors", 5)
     shown = list(lines(found))
     assert shown[0] == f"broad, running for 1 min 35 s, in {tmp_path}"
     assert shown[1] == (
@@ -123,15 +123,15 @@ def test_a_folder_leads_to_its_own_crawl_only(tmp_path: Path) -> None:
     """Not to another one that has the port of a crawl that was killed."""
     (tmp_path / "job.json").write_text("{}")
     with pytest.raises(NoCrawlError, match="is not being crawled"):
-        Source.of(str(tmp_path))
+        CrawlSource.of(str(tmp_path))
     with live_page(tmp_path) as (url, _):
         note_url(tmp_path, PAGE, url)
-        assert Source.of(str(tmp_path)).url == url
+        assert CrawlSource.of(str(tmp_path)).url == url
         ANSWERS["status"]["folder"] = "/elsewhere"
         with pytest.raises(NoCrawlError, match="is not being crawled"):
-            Source.of(str(tmp_path))
+            CrawlSource.of(str(tmp_path))
     with pytest.raises(NoCrawlError, match="is not being crawled"):
-        Source.of(str(tmp_path))
+        CrawlSource.of(str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -223,7 +223,7 @@ def test_the_full_screen_shows_figures_and_sorts(tmp_path: Path) -> None:
     from krowlspider.programs.top_app import TopApp  # noqa: PLC0415
 
     async def drive(url: str, asked: list[str], key: str) -> None:
-        app = TopApp(Source(url), 30.0)
+        app = TopApp(CrawlSource(url), 30.0)
         async with app.run_test(size=(120, 36)) as pilot:
             await app.workers.wait_for_complete()
             await pilot.pause()

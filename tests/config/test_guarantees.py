@@ -31,6 +31,7 @@ from tests.support.crawling import CONTACT, Crawl, frontier_view
 from tests.support.crawls import page, pages, refused
 from tests.support.simulated_crawl import SimulatedCrawl
 from tests.support.simulated_web import SimulatedWeb
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,7 +207,7 @@ SEAMS = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     "attack",
     [
         *({name: foreign} for name, foreign in SEAMS.items()),
@@ -230,7 +231,6 @@ SEAMS = {
         {"KROWL_DELAY_MIN": -1},
         {"KROWL_CONTACT": None},
     ],
-    ids=str,
 )
 def test_no_way_to_a_setting_leads_round_the_checks(attack: dict[str, Any]) -> None:
     """Neither with nor without the add-on that checks before there is a reactor."""

@@ -11,6 +11,7 @@ from tests.support.crawls import crawl_raw
 from tests.support.rawweb import HTML, Raw, answer
 from tests.support.settings import project_settings
 from tests.support.simulated_web import SimulatedRawWeb
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ def test_limits_of_scrapy_hold_for_the_broad_spider(
     assert "http_proxy in the environment has no effect: the broad spider fetches directly" in line
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "line"),
     [
         ({"REFERER_ENABLED": True}, "REFERER_ENABLED=True has no effect: no Referer is sent. To"),

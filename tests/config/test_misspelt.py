@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-import pytest
 from scrapy_redis.connection import SETTINGS_PARAMS_MAP
 
 from krowlspider.config.validation import NAMES, check, misspelt
@@ -13,12 +12,15 @@ from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl
 from tests.support.crawls import page
 from tests.support.settings import project_settings
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import pytest
 
-@pytest.mark.parametrize(
+
+@table(
     ("name", "known"),
     [
         ("CONCURENT_REQUESTS", "CONCURRENT_REQUESTS"),
@@ -45,7 +47,7 @@ def test_typo_in_a_known_name_is_found(name: str, known: str) -> None:
     assert misspelt([name]) == {name: known}
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     [
         *("MY_DOWNLOAD_DELAY", "MY_CONCURRENT_REQUESTS", "DOWNLOAD_DELAY_MAX", "DOWNLOAD_RELAY"),

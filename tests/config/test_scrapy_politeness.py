@@ -9,6 +9,7 @@ import pytest
 from krowlspider.config.validation import validate, without_effect
 from krowlspider.job.parts import delay_policy, frontier_limits
 from tests.support.settings import project_settings, refusal
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from krowlspider.politeness.delay import DelayPolicy
@@ -86,7 +87,7 @@ def test_requests_per_ip_lower_those_to_an_address() -> None:
 # --- what has no effect ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "line"),
     [
         ({"DOWNLOAD_DELAY": "0"}, "DOWNLOAD_DELAY=0 has no effect: KROWL_DELAY_MIN is longer"),
@@ -156,7 +157,6 @@ def test_requests_per_ip_lower_those_to_an_address() -> None:
             ),
         ),
     ],
-    ids=str,
 )
 def test_setting_without_effect_is_named_in_one_line(changes: dict[str, Any], line: str) -> None:
     assert lines(**changes) == [line]

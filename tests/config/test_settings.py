@@ -23,6 +23,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.fetch.signing import SigningKey
 from krowlspider.spiders.broad import BroadSpider
 from tests.support.settings import project_settings, refusal
+from tests.support.tables import table
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,7 +117,7 @@ def test_a_contact_is_an_address_or_a_web_page(contact: str):
     validate(project_settings(KROWL_CONTACT=contact))
 
 
-@pytest.mark.parametrize(
+@table(
     "contact",
     [
         "you",
@@ -143,7 +144,7 @@ def test_any_other_contact_is_refused_by_name_and_value(contact: object):
     assert len(message.splitlines()) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     "contact",
     [
         "you@example.org",
@@ -228,7 +229,7 @@ def test_all_problems_are_reported_together():
 
 
 # As text, the way the command line and scrapyd give them.
-@pytest.mark.parametrize(
+@table(
     ("name", "value"),
     [
         ("KROWL_DELAY_MIN", "0"),
@@ -278,7 +279,7 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
     validate(project_settings(**{name: value}))
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "size"),
     [
         ("2GB", 2_000_000_000),
@@ -291,7 +292,7 @@ def test_a_right_value_is_taken_as_text_or_typed(name: str, value: object):
         (7, 7),
     ],
 )
-@pytest.mark.parametrize("name", ["KROWL_DISK_FLOOR", "KROWL_WARC_MAX_SIZE"])
+@table("name", ["KROWL_DISK_FLOOR", "KROWL_WARC_MAX_SIZE"])
 def test_size_may_have_a_unit(name: str, given: object, size: int):
     settings = project_settings(**{name: given})
     validate(settings)

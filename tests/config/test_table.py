@@ -5,13 +5,12 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING
 
-import pytest
-
 from krowlspider import settings
 from krowlspider.config.kinds import Number, boolean
 from krowlspider.config.log import IN_FILES
 from krowlspider.config.validation import KNOWN, ROWS, problem, validate
 from tests.support.settings import project_settings, refusal
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -204,7 +203,7 @@ def test_each_row_has_a_wrong_value() -> None:
     assert ROWS.keys() - {name for name, _, _ in wrong_values()} == SECRET_FILES
 
 
-@pytest.mark.parametrize(("name", "value", "reason"), list(wrong_values()))
+@table(("name", "value", "reason"), list(wrong_values()))
 def test_wrong_value_is_refused_by_name_value_and_reason(
     name: str, value: object, reason: str
 ) -> None:
@@ -217,7 +216,7 @@ def test_defaults_are_valid_with_a_contact() -> None:
     validate(project_settings())
 
 
-@pytest.mark.parametrize("name", sorted(ROWS.keys() - {"KROWL_CONTACT"}))
+@table("name", sorted(ROWS.keys() - {"KROWL_CONTACT"}))
 def test_default_passes_the_check_of_its_row(name: str) -> None:
     assert problem(project_settings(), name) is None
 
@@ -244,6 +243,6 @@ OPTIONAL = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(ROWS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
+@table("name", sorted(ROWS.keys() - OPTIONAL - {"KROWL_CONTACT"}))
 def test_none_is_refused_where_a_value_is_needed(name: str):
     assert refusal(**{name: None}) == f"{name} is None: give a value, or leave it out"

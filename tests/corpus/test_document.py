@@ -32,6 +32,7 @@ from krowlspider.corpus.text.document import (
 )
 from tests.corpus.warcs import html, pdf, prose, response
 from tests.support.crawling import ROOT
+from tests.support.tables import table
 
 READING = Reading()
 HEAD = """
@@ -254,7 +255,7 @@ NONE = {
 }
 
 
-@pytest.mark.parametrize(("language", "text"), LANGUAGES.items(), ids=LANGUAGES)
+@table(("language", "text"), LANGUAGES.items())
 def test_languages_are_detected(language: str, text: str) -> None:
     """Characters that are no text, and tags, do not disturb it."""
     found, confidence = detected(text)

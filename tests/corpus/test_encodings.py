@@ -6,6 +6,7 @@ import pytest
 
 from krowlspider.corpus.text.document import decoded
 from krowlspider.urls.encoding import encoding_named
+from tests.support.tables import table
 from tests.support.work import seconds
 
 JAPANESE = "これは日本語の文章です。今日は天気が良いので散歩に行きました。"
@@ -15,7 +16,7 @@ def read(body: bytes, charset: str) -> str:
     return decoded(body, encoding_named(charset))[1]
 
 
-@pytest.mark.parametrize(
+@table(
     ("charset", "codec", "text"),
     [
         ("euc-kr", "cp949", "똠방각하"),
@@ -33,7 +34,7 @@ def test_labels_name_the_larger_sets_of_the_standard(charset: str, codec: str, t
     assert decoded(f"<meta charset={charset}>{text}".encode(codec), None)[1].endswith(text)
 
 
-@pytest.mark.parametrize(
+@table(
     ("charset", "body", "text"),
     [
         ("windows-1251", "Русский текст".encode("cp1251") + b"\x98.", "Русский текст\x98."),
@@ -53,7 +54,7 @@ def test_a_few_bad_bytes_do_not_change_the_encoding(charset: str, body: bytes, t
     assert read(body, charset) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("charset", "body", "text"),
     [
         ("euc-kr", "Größe, “für”".encode(), "Größe, “für”"),
@@ -70,7 +71,7 @@ def test_a_false_declaration_is_corrected(charset: str, body: bytes, text: str) 
     assert read(body, charset) == text
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "charset", "codec"),
     [
         ("Größe".encode("utf-8-sig"), "iso-8859-1", "utf-8"),

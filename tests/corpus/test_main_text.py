@@ -8,6 +8,7 @@ from krowlspider.corpus.pages import Page
 from krowlspider.corpus.text.document import Reading, document, with_markdown
 from krowlspider.corpus.text.part import is_forum, without_noise
 from tests.corpus.warcs import prose
+from tests.support.tables import table
 
 ARTICLE = [prose(number, 60) for number in range(6)]
 OTHER = [prose(number, 30) for number in range(10, 18)]
@@ -61,7 +62,7 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
+@table("body", PAGES.values())
 def test_the_article_is_the_text(body: str) -> None:
     assert [line for line in text_of(body).split("\n") if line] == ARTICLE
 
@@ -95,7 +96,7 @@ def test_comments_of_a_forum_are_its_text(url: str) -> None:
     assert all(text in found for text in ARTICLE + OTHER)
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "html", "expected"),
     [
         ("https://forums.example.org/a", "", True),
@@ -114,7 +115,7 @@ def test_discussions_are_known(url: str, html: str, expected: bool) -> None:
     assert is_forum(url, html) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("title", "heading", "is_kept"),
     [
         ("Bridge opens - The News", "Bridge  Opens", False),
@@ -124,7 +125,7 @@ def test_discussions_are_known(url: str, html: str, expected: bool) -> None:
         ("", "Bridge opens", True),
     ],
 )
-@pytest.mark.parametrize("text", [ARTICLE, ["Few words."]], ids=["long", "short"])
+@table("text", [ARTICLE, ["Few words."]])
 def test_a_heading_is_not_repeated(
     title: str, heading: str, is_kept: bool, text: list[str]
 ) -> None:
@@ -145,7 +146,7 @@ def test_pages_of_nearly_nothing_have_some_text(body: str) -> None:
     assert text_of(body) in {"", "a", "\ufffd"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "expected"),
     [
         ("One\n\nADVERTISEMENT\n\nTwo", "One\n\nTwo"),

@@ -14,6 +14,7 @@ from krowlspider.corpus.quality.rules import read_rules
 from tests.corpus.test_corpus import read, run
 from tests.corpus.test_sites import index_of
 from tests.corpus.warcs import html, made_of, pdf, prose, response, write
+from tests.support.tables import table
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
@@ -172,7 +173,7 @@ def test_a_revisit_of_a_licence_says_what_its_response_says(tmp_path: Path) -> N
     assert found["https://two.example/p"][0][1] == revisit
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "expected"),
     [
         ("", {}),
@@ -245,7 +246,7 @@ SAID: list[tuple[list[tuple[str, str]], list[tuple[str, str]], list[str], list[s
 ]
 
 
-@pytest.mark.parametrize(("headers", "metas", "site", "expected"), SAID)
+@table(("headers", "metas", "site", "expected"), SAID)
 def test_signals_of_a_page_are_found(
     headers: list[tuple[str, str]],
     metas: list[tuple[str, str]],
@@ -269,7 +270,7 @@ VALUED = (
 )
 
 
-@pytest.mark.parametrize("rules", VALUED)
+@table("rules", VALUED)
 def test_rules_with_values_hide_no_refusal(rules: str) -> None:
     assert signals([("x-robots-tag", rules)], []) == ["noai", "noindex"]
     assert signals([("x-robots-tag", f"*: {rules}")], []) == ["noai", "noindex"]

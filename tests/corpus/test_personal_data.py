@@ -14,6 +14,7 @@ from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Document
 from krowlspider.corpus.text.extractors import Link, Pair
 from tests.corpus.warcs import html, made_of, response, write
+from tests.support.tables import table
 from tests.support.work import seconds
 
 FOLDER = Path(__file__).parent / "personal"
@@ -29,7 +30,7 @@ def found(kind: str, text: str) -> list[str]:
     return [text[start:end] for start, end in FIND[kind](text)]
 
 
-@pytest.mark.parametrize("case", cases(), ids=lambda case: f"{case['kind']}: {case['text']}")
+@table("case", cases())
 def test_each_case_is_found_or_left(case: dict[str, str]) -> None:
     expected = case["masked"].split(" ¦ ") if case["masked"] else []
     for text in (case["text"], f"See {case['text']}\nthere"):
@@ -57,7 +58,7 @@ def masked(text: str, *kinds: str) -> tuple[str, dict[str, int]]:
     return found.text, counts
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "kind"),
     [
         ("<jane.doe+list@mail.example.co.uk>", "email"),
@@ -79,7 +80,7 @@ def test_addresses_and_numbers_are_masked(text: str, kind: str) -> None:
     assert masked(f"Ask {text} or 8 others", *(KINDS - {kind}))[1] == {}
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *("@decorator", "user@localhost", "a @ b.com", "127.0.0.1", "192.168.1.1", "1.2.3.4.5"),

@@ -9,13 +9,14 @@ import pytest
 
 from krowlspider.corpus.build import Contents
 from krowlspider.corpus.figures import card
-from krowlspider.corpus.optouts import Signal
+from krowlspider.corpus.optouts import OptOutSignal
 from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import BadWords, Measures
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Document, Reading, document
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import prose
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ def verdict(text: str, url: str = URL, language: str = "en", **changes: float) -
     return rejected.rule if rejected else ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "rule"),
     [
         (GOOD, ""),
@@ -146,7 +147,7 @@ def test_macro_languages_accept_their_members(
     assert (read_rules(path).judge(found, URL, []) is None) == is_kept
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "changes", "rule"),
     [
         ("http://example.org/login?x", {}, "special"),
@@ -188,7 +189,7 @@ def test_titles_of_error_pages_are_known(title: str, value: float) -> None:
     assert Measures(found, URL, {}).special() == value
 
 
-@pytest.mark.parametrize("mark", [*"۔።։။។।॥།。", "་།"])
+@table("mark", [*"۔።։။។।॥།。", "་།"])
 def test_sentences_end_by_the_marks_of_each_script(mark: str) -> None:
     found = Document(f"aa bb{mark}cc dd{mark}ee{mark}", "ur", 1, "utf-8")
     assert Measures(found, URL, {}).sentences() == 3
@@ -213,7 +214,7 @@ def test_a_file_changes_rules(tmp_path: Path) -> None:
     )
     rules = read_rules(path)
     short = Document("These are the words of which there is one.", "en", 1, "utf-8")
-    given = [Signal("noai", "urn:a")]
+    given = [OptOutSignal("noai", "urn:a")]
     assert rules.judge(short, URL, given) is None
     assert rules.similarity is None
     short.language = "de"

@@ -12,7 +12,7 @@ from pycld2 import LANGUAGES as LISTED
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from krowlspider.corpus.optouts import Signal
+from krowlspider.corpus.optouts import OptOutSignal
 from krowlspider.corpus.record import Record, write_shard
 from krowlspider.corpus.text.document import LANGUAGES
 from krowlspider.corpus.text.extractors import Link, Pair
@@ -26,7 +26,7 @@ PAGES = ["http://a.example/1", "http://a.example/\N{LATIN SMALL LETTER E WITH AC
 
 def test_parquet_keeps_lists_of_pairs_and_links(tmp_path: Path) -> None:
     record = Record("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", [])
-    record.signals = [Signal("noai", "urn:x")]
+    record.signals = [OptOutSignal("noai", "urn:x")]
     record.open_graph = [Pair("type", "article")]
     record.links = [Link("http://a.example/", "A")]
     path = tmp_path / "a.parquet"

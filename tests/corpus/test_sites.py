@@ -13,6 +13,7 @@ from krowlspider.archive.payload import digest
 from krowlspider.corpus.sites.answers import AI, READ_MAX, ROBOTS, TDM_FILE, site_of
 from krowlspider.corpus.sites.index import Finding, SiteFile, SiteIndex, findings
 from tests.corpus.warcs import html, response
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 URL = "https://example.org/a/b?c"
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "signals"),
     [
         ("User-agent: *\nContent-Signal: ai-train=no, search=yes", ["ai-train=no"]),
@@ -41,7 +42,7 @@ def test_content_signals_for_all_crawlers_count(text: str, signals: list[str]) -
     assert site_of(ROBOTS, text.encode()).signals_for(URL, "html") == signals
 
 
-@pytest.mark.parametrize(
+@table(
     ("rules", "kind", "refuses"),
     [
         ("Disallow: /", "html", True),
@@ -75,7 +76,7 @@ GROUPS = """[
 ]"""
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "path", "reserved"),
     [
         (WHOLE_SITE, "/any/page?x", True),

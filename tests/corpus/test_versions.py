@@ -16,7 +16,7 @@ from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.folder import Folder, Slice, Summary, read_lines
 from krowlspider.corpus.quality.rules import Rules, read_rules
 from krowlspider.corpus.record import Record, Refusal
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
+from krowlspider.corpus.worker import Choice, SliceReader, Task, WorkerTask
 from tests.corpus.warcs import prose, response, write
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ def made(
     finisher, parts = Finisher(folder, copies, "jsonl", None), []
     for number in range(0, len(records), 2):
         source = write(tmp_path / f"{number:02}.warc.gz", records[number : number + 2])
-        job = Job(folder.work, rules, Choice(), lambda body, _: body, 60, revisits=versions == LAST)
+        job = WorkerTask(
+            folder.work, rules, Choice(), lambda body, _: body, 60, revisits=versions == LAST
+        )
         parts.append(Slice(source.name, 0))
         for _ in range(times):
             SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid()).run()

@@ -17,7 +17,7 @@ from krowlspider.corpus.folder import Fatal, Folder, Slice, read_lines
 from krowlspider.corpus.pages import records
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
+from krowlspider.corpus.worker import Choice, SliceReader, Task, WorkerTask
 from tests.corpus.warcs import html, response
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "out")
 
 
-def job(folder: Folder, **changes: object) -> Job:
+def job(folder: Folder, **changes: object) -> WorkerTask:
     given = {"choice": Choice(), "decode": lambda body, codings: body, "seconds": 60, **changes}
-    return Job(folder.work, read_rules(), **given)  # type: ignore[arg-type]
+    return WorkerTask(folder.work, read_rules(), **given)  # type: ignore[arg-type]
 
 
-def read(job: Job, path: Path, places: Sequence[int] = ()) -> list[list[int]]:
+def read(job: WorkerTask, path: Path, places: Sequence[int] = ()) -> list[list[int]]:
     """Return the numbers of the pages in each slice of a file; check that of each place."""
     found, start = [], 0
     place = [0, 0]

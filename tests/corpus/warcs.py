@@ -16,7 +16,7 @@ from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.record import Line, Record
 from krowlspider.corpus.sites.index import SiteFile
-from krowlspider.corpus.worker import Choice, Job, SliceReader, Task
+from krowlspider.corpus.worker import Choice, SliceReader, Task, WorkerTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -104,7 +104,7 @@ def made_of(
     The record of a refused page is None.
     """
     with TemporaryDirectory() as out, closing(Folder(Path(out))) as folder:
-        job = Job(
+        job = WorkerTask(
             folder.work, rules or read_rules(), Choice(), lambda body, _: body, 60, sites=sites
         )
         answers = None if sites is None else SiteFile(sites)

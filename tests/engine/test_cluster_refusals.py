@@ -11,7 +11,7 @@ from scrapy import Request
 from scrapy.exceptions import DownloadFailedError
 
 from krowlspider.cluster.ring.claims import Reading, View
-from krowlspider.cluster.ring.ring import Member, Record
+from krowlspider.cluster.ring.ring import Member, MemberRecord
 from krowlspider.cluster.transport.message import decode
 from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
 
@@ -45,10 +45,10 @@ def test_refused_requests_of_a_node_say_why(
     async def main() -> None:
         node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=JobOfNode)
         scheduler, frontier = node.scheduler, node.job.frontier
-        members = {name: Record(Member(name)) for name in "ab"}
+        members = {name: MemberRecord(Member(name)) for name in "ab"}
         node.node.cluster._controller.view = View("a", Reading.of(1, members), ())
         names = [f"site{number}.test" for number in range(30)]
-        owners = node.node.others(names)
+        owners = node.node.foreign_owners(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))
 
         assert not any(scheduler.enqueue_request(Request(f"data:,{n}")) for n in range(3))

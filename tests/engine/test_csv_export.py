@@ -21,6 +21,7 @@ from krowlspider.engine.csv_export import CsvItemExporter
 from krowlspider.spiders.broad import BroadSpider
 from tests.support.crawls import crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,7 +38,7 @@ def rows(*items: dict[str, Any]) -> list[list[str]]:
     return list(csv.reader(io.StringIO(file.getvalue().decode(), newline="")))
 
 
-@pytest.mark.parametrize("start", [*"=+-@\t\r\n＝＋－＠", " =", "\u00a0+", "\u3000＠", "\n\t-"])
+@table("start", [*"=+-@\t\r\n＝＋－＠", " =", "\u00a0+", "\u3000＠", "\n\t-"])
 def test_what_would_be_a_formula_is_text(start: str) -> None:
     text = f'{start}HYPERLINK("http://x.test/")'
     assert rows({"title": text, "many": [text, "b"]})[1] == [f"'{text}", f"'{text},b"]

@@ -8,6 +8,7 @@ from scrapy.http import HtmlResponse, JsonResponse, Response, TextResponse, XmlR
 
 from krowlspider.engine.handler import headers_of, response_of
 from krowlspider.fetch.errors import Exchange, Peer, Times
+from tests.support.tables import table
 
 # With a byte that Scrapy takes for the sign of a binary body.
 PAGE = b"\n<!DOCTYPE html PUBLIC 'x'><html lang=de>\x01<a href=/x>x</a>"
@@ -21,7 +22,7 @@ def response(body: bytes, *types: bytes, url: str = "http://a.test/") -> Respons
     return response_of(Request(url), exchange, headers_of(headers), body)
 
 
-@pytest.mark.parametrize(
+@table(
     "types",
     [
         *([HTML_TYPE], [b"application/xhtml+xml"], [b"text/html, text/html; charset=utf-8"]),
@@ -29,7 +30,7 @@ def response(body: bytes, *types: bytes, url: str = "http://a.test/") -> Respons
         *([b"application/unknown"], [b"text/plain", HTML_TYPE], [HTML_TYPE, b"none"]),
     ],
 )
-@pytest.mark.parametrize("path", ["", "photo.jpg", "file.zip", "data.json"])
+@table("path", ["", "photo.jpg", "file.zip", "data.json"])
 def test_html_is_an_html_response(types: list[bytes], path: str) -> None:
     found = response(PAGE, *types, url=f"http://a.test/{path}")
     assert type(found) is HtmlResponse

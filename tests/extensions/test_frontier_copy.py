@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.errors import KrowlError
-from krowlspider.frontier.admin.ranges import RANGES
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.job.monitoring.page_server import PageServer
-from krowlspider.programs.running import Source
+from krowlspider.programs.running import CrawlSource
+from krowlspider.sql.live import RANGES
 from krowlspider.views import frontier_copy
 from krowlspider.views.frontier_copy import copy_routes
 
@@ -47,13 +47,13 @@ def store(tmp_path: Path) -> Iterator[LevelStore]:
 
 
 @asynccontextmanager
-async def served(store: LevelStore) -> AsyncIterator[Source]:
+async def served(store: LevelStore) -> AsyncIterator[CrawlSource]:
     folder = store.folder.parent
     routes = copy_routes(lambda: folder, lambda: store, "token")
     server = PageServer([lambda: routes], load_after=0)
     host, port = await server.open("127.0.0.1", range(1))
     try:
-        yield Source(f"http://{host}:{port}")
+        yield CrawlSource(f"http://{host}:{port}")
     finally:
         server.close()
         await asyncio.sleep(0)

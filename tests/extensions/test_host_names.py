@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import socket
 
-import pytest
-
 from krowlspider.job.monitoring.access import HostNames
+from tests.support.tables import table
 
 OWN = socket.gethostname()
 
 
-@pytest.mark.parametrize(
+@table(
     ("listens_at", "more", "reached", "names", "others"),
     [
         (

@@ -17,7 +17,7 @@ from krowlspider.engine.importing import BAD_NAMED, LINE_MAX
 from krowlspider.errors import KrowlError
 from krowlspider.job.crawls import _crawls
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
-from krowlspider.programs.running import Source
+from krowlspider.programs.running import CrawlSource
 from krowlspider.views.order_fields import FILE_MAX, LineReader, TooLongError
 from krowlspider.views.ordering import ImportOutcome, Ordering
 from tests.extensions.test_live_page import api, ask, awaited, check_schema, crawling, post
@@ -25,6 +25,7 @@ from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, frontier_view, scrapy, write_seeds
 from tests.support.crawls import ROBOTS, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -46,8 +47,8 @@ def read(*pieces: bytes, most: int = FILE_MAX) -> list[bytes]:
     return found + reader.end()
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize(
+@table("size", [1, 2, 3, 7, 1000])
+@table(
     "data",
     [
         TEXT,
@@ -56,7 +57,6 @@ def read(*pieces: bytes, most: int = FILE_MAX) -> list[bytes]:
         gzip.compress(TEXT) + bytes(20),
         gzip.compress(b"") + gzip.compress(TEXT),
     ],
-    ids=["plain", "gzip", "two members", "padded", "an empty member"],
 )
 def test_pieces_of_any_size_are_cut_into_lines(data: bytes, size: int) -> None:
     assert read(*(data[at : at + size] for at in range(0, len(data), size))) == LINES
@@ -311,7 +311,7 @@ def test_the_api_takes_a_file(crawl: SimpleNamespace) -> None:
             yield b"".join(b"%b%d\n" % (root, start + number) for number in range(2000))
             time.sleep(1.5)
 
-    assert Source(crawl.url).send(slow(), token)["new"] == 10_000
+    assert CrawlSource(crawl.url).send(slow(), token)["new"] == 10_000
 
 
 @pytest.mark.slow

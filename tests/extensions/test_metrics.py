@@ -33,6 +33,7 @@ from tests.support.crawling import CONTACT, scrapy
 from tests.support.crawls import crawl_of, page
 from tests.support.debian import program
 from tests.support.simulated_web import SimulatedWeb
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -64,7 +65,7 @@ def series(said: str) -> dict[str, float]:
 # --- what a stat becomes ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("stat", "value", "metric", "exposed_value"),
     [
         ("krowl/frontier/done_count", 3, "krowl_frontier_done_total", 3),
@@ -125,7 +126,7 @@ def test_what_is_no_number_is_no_metric(value: object) -> None:
     assert series(exposed({"finish_reason": value})) == {"krowl_metrics_left_out": 0}
 
 
-@pytest.mark.parametrize(
+@table(
     "stat",
     [
         "mine/page_count/a.example",
@@ -215,7 +216,7 @@ def test_a_port_is_a_number_or_the_first_and_the_last_of_several(
     assert port_range(value) == ports
 
 
-@pytest.mark.parametrize("value", ["", [], "x", -1, 65_536, [2, 1], [1, 2, 3], "1,2,3", [None], {}])
+@table("value", ["", [], "x", -1, 65_536, [2, 1], [1, 2, 3], "1,2,3", [None], {}])
 def test_what_is_no_port_is_refused(value: object) -> None:
     with pytest.raises((TypeError, ValueError)):
         port_range(value)

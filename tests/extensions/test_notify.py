@@ -25,6 +25,7 @@ from krowlspider.extensions import notify
 from krowlspider.extensions.notify import Condition, Sender, Watch
 from tests.support.crawls import AT_ONCE, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -280,7 +281,7 @@ def test_notices_that_wait_are_bounded(tmp_path: Path, caplog: pytest.LogCapture
 # --- the setting ---
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "is_right"),
     [
         ("", True),

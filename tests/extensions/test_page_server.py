@@ -15,7 +15,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.job.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
 from krowlspider.job.monitoring.access import HostNames
 from krowlspider.job.monitoring.endpoint import MORE_TIME, Endpoint, Events, metrics_route
-from krowlspider.job.monitoring.page_server import PageServer, Place, Recent
+from krowlspider.job.monitoring.page_server import PageServer, Place, RecentAnswers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -120,7 +120,7 @@ def test_the_page_is_made_once_a_second_however_many_ask() -> None:
         made.append(b"%d" % len(made))
         return made[-1]
 
-    recent = Recent(lambda: times[0])
+    recent = RecentAnswers(lambda: times[0])
     seen = []
     for times[0] in (5.0, 5.0, 5.9, 6.0, 6.5, 7.1):
         seen.append(recent.get("metrics", make))

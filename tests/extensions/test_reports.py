@@ -19,7 +19,7 @@ from krowlspider.frontier.entry_queues import Answer, Lease
 from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.host_record import HostFigures, encode_host
 from krowlspider.frontier.outcomes import Outcomes, read_prices
-from krowlspider.frontier.seed_words import Fetched
+from krowlspider.frontier.seed_words import SeedFetches
 from krowlspider.frontier.store import schema
 from krowlspider.job import report as tables
 from krowlspider.job.report import KEPT, SLICE, Course, Table, read_tables
@@ -181,7 +181,7 @@ def test_a_cell_is_neither_a_formula_nor_two_cells() -> None:
 
 def test_figures_of_a_seed_are_in_the_order_of_their_columns() -> None:
     found = dict(
-        zip(tables._FETCHED, tables._figures(Fetched(2, 300, 1000.0, 2000.0)), strict=True)
+        zip(tables._FETCHED, tables._figures(SeedFetches(2, 300, 1000.0, 2000.0)), strict=True)
     )
     times = {"first fetch": "1970-01-01T00:16:40Z", "last fetch": "1970-01-01T00:33:20Z"}
     assert found == {"pages": 2, "bytes": 300, **times}

@@ -6,6 +6,7 @@ import gc
 import socket
 import sys
 from contextlib import contextmanager
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,9 +84,10 @@ def logged_in(made: TelnetConsole) -> tuple[Any, Said]:
     return transport, said
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
+def test_no_client_puts_an_error_into_the_log(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    messages = [
         b"",
         b"name\r\n" + IAC + DONT + ECHO,
         b"name\r\n",
@@ -98,27 +100,22 @@ def logged_in(made: TelnetConsole) -> tuple[Any, Said]:
         bytes(range(256)) * 4,
         b"scrapy\r\nsecret\r\n" + bytes(range(256)) * 4,
         b"scrapy\r\nsecret\r\n\x1b[A\x1b[Z\x1b[\x04",
-    ],
-)
-@pytest.mark.parametrize("reason", [ConnectionDone(), ConnectionLost()])
-def test_no_client_puts_an_error_into_the_log(
-    sent: bytes,
-    reason: Exception,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-) -> None:
+    ]
     with no_errors(caplog):
-        transport, _ = connected(console())
-        for at in range(0, len(sent), 4096):
-            transport.dataReceived(sent[at : at + 4096])
-        transport.connectionLost(Failure(reason))
+        for sent, reason in product(messages, (ConnectionDone(), ConnectionLost())):
+            transport, _ = connected(console())
+            for at in range(0, len(sent), 4096):
+                transport.dataReceived(sent[at : at + 4096])
+            transport.connectionLost(Failure(reason))
         del transport
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
-    ("call", "line"),
-    [
+def test_a_wrong_call_is_answered_in_the_console_alone(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The hook for errors of this process prints none of it."""
+    calls = [
         (b"krowl.blok(1)", b"AttributeError: "),
         (b"nosuch", b"NameError: name 'nosuch' is not defined"),
         (b"krowl.block(", b""),
@@ -127,19 +124,15 @@ def test_no_client_puts_an_error_into_the_log(
         (b"   x", b"IndentationError: "),
         (b"f()", b"TypeError: "),
         (b"f(0)", b"ZeroDivisionError: "),
-    ],
-)
-def test_a_wrong_call_is_answered_in_the_console_alone(
-    call: bytes, line: bytes, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """The hook for errors of this process prints none of it."""
+    ]
     with no_errors(caplog):
-        transport, said = logged_in(console(krowl=object(), f=lambda by: 1 / by))
-        transport.dataReceived(call + b"\r\n")
-        assert line in said.value()
-        # Only what fails below the call has a traceback.
-        assert (b"Traceback" in said.value()) == (call == b"f(0)")
-        transport.connectionLost(Failure(ConnectionDone()))
+        for call, line in calls:
+            transport, said = logged_in(console(krowl=object(), f=lambda by: 1 / by))
+            transport.dataReceived(call + b"\r\n")
+            assert line in said.value(), call
+            # Only what fails below the call has a traceback.
+            assert (b"Traceback" in said.value()) == (call == b"f(0)")
+            transport.connectionLost(Failure(ConnectionDone()))
     assert capfd.readouterr().err == ""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, cast
 
-from krowlspider.fetch.connection import OneByOne, Order
+from krowlspider.fetch.connection import ExchangeOrder, OneByOne
 from krowlspider.fetch.errors import LoopClock
 from krowlspider.fetch.memory import FetchMemory, Memory, Spills
 
@@ -102,9 +102,9 @@ def order(
     rate_min: int = 0,
     large: OneByOne | None = None,
     spills: Spills | None = None,
-) -> Order:
+) -> ExchangeOrder:
     """Return an exchange to make; ``begun`` is the time of its clock."""
     times = (begun, begun + timeout, first_byte)
     memory = memory or FetchMemory(Memory())
     large = large or OneByOne(loop)
-    return Order("http://a.test/", b"GET", *times, memory, rate_min, large, spills)
+    return ExchangeOrder("http://a.test/", b"GET", *times, memory, rate_min, large, spills)

@@ -29,6 +29,7 @@ from krowlspider.fetch.tcp import Routes, connect_failure
 from tests.fetch.machine import routed
 from tests.fetch.nameserver import closed_port, nameserver, no_sockets_left
 from tests.fetch.web import answering, client, fetch, serve
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from krowlspider.fetch.client import Client
@@ -62,7 +63,7 @@ def failing(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-@pytest.mark.parametrize(
+@table(
     ("number", "expected"),
     [
         (errno.ECONNREFUSED, ConnectRefused),

@@ -8,6 +8,7 @@ import pytest
 from krowlspider.fetch.errors import LocalExhausted
 from krowlspider.fetch.guard import PORTS_MAX, VERDICTS_LAST, AddressGuard, AddressPorts, is_own
 from tests.fetch.nameserver import no_sockets_left
+from tests.support.tables import table
 
 PUBLIC = [
     "1.1.1.1",
@@ -58,12 +59,12 @@ FORBIDDEN = [
 ]
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@table("address", PUBLIC)
 def test_public_addresses_pass(address: str) -> None:
     assert AddressGuard([]).permits(address)
 
 
-@pytest.mark.parametrize("address", FORBIDDEN)
+@table("address", FORBIDDEN)
 def test_addresses_outside_the_public_internet_are_forbidden(address: str) -> None:
     guard = AddressGuard([])
     for _ in range(2):
@@ -158,7 +159,7 @@ def edges(block: str) -> set[IPv4Address | IPv6Address]:
     return {address for address in found if not any(address in other for other in inner)}
 
 
-@pytest.mark.parametrize("block", REGISTRY)
+@table("block", REGISTRY)
 def test_special_blocks_are_judged_as_by_iana(block: str) -> None:
     guard = AddressGuard([], own=lambda _: False)
     expected = REGISTRY[block] is True and block not in REFUSED_ALL_THE_SAME

@@ -22,6 +22,7 @@ from cryptography.hazmat.primitives.serialization import (
 from krowlspider.fetch import signing
 from krowlspider.fetch.http.head import build_request, split_target, with_lines
 from krowlspider.fetch.signing import Challenge, Signer, SigningKey, agent_origin, asked_in
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -94,7 +95,7 @@ def test_lines_go_to_the_end_of_the_head_alone() -> None:
     )
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "headers", "signs", "again"),
     [
         (200, [], False, False),
@@ -140,7 +141,7 @@ def test_a_signed_request_that_is_refused_is_not_sent_again() -> None:
     assert crawler.counted == [f"krowl/identity/{name}" for name in names * 2]
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "asked"),
     [
         ("sig1=()", Challenge()),
@@ -338,7 +339,7 @@ def test_a_file_that_is_no_usable_key_is_refused(
     assert fault in str(refused.value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "origin"),
     [
         ("https://bot.test", "https://bot.test"),

@@ -36,7 +36,7 @@ from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import Store, delete
 from krowlspider.job.forecasting import forecast_of
 from krowlspider.job.recrawl import Afforded
-from krowlspider.recrawl.forecast import Target
+from krowlspider.recrawl.forecast import FreshnessTarget
 from krowlspider.recrawl.gone import State
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
@@ -567,7 +567,7 @@ def test_a_forecast_is_what_the_schedule_reaches():
 
     crawl(20 * DAY)
     found = sample(world.store, lambda host: rule.of(host.name).delay(host.rate))
-    expected = forecast_of(found, Afforded(SHARE, 100.0), Target(0.9, DAY / 4))
+    expected = forecast_of(found, Afforded(SHARE, 100.0), FreshnessTarget(0.9, DAY / 4))
     assert [each.limit for each in expected.classes] == ["politeness"]
     fresh.clear()
     crawl(40 * DAY)

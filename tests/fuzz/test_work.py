@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.targets import TARGETS, Target
 from tests.fuzz.work import excess
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +30,7 @@ def repeated(start: bytes, parts: list[bytes], end: bytes) -> bytes:
     return b"".join([start, *(part * (room // len(part)) for part in parts), end])
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@table("name", TARGETS)
 def test_repeated_pieces_are_read_in_linear_time(name: str) -> None:
     target = TARGETS[name]
     piece = st.sampled_from(target.pieces)
@@ -51,7 +52,7 @@ def test_repeated_pieces_are_read_in_linear_time(name: str) -> None:
     examine()
 
 
-@pytest.mark.parametrize("name", TARGETS)
+@table("name", TARGETS)
 def test_no_bytes_raise(name: str) -> None:
     target = TARGETS[name]
     few = st.lists(st.sampled_from(target.pieces) | st.binary(max_size=20), max_size=12)

@@ -11,7 +11,7 @@ import pytest
 
 from krowlspider.fetch.errors import CertificateRefused, LocalExhausted
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.gemini.certificates import NEVER, Certificates, Trust, pin_of
+from krowlspider.gemini.certificates import NEVER, CertificatePins, PinMatch, pin_of
 from tests.gemini.keys import Key, der
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Known:
     def __init__(self, store: LevelStore, **options: Any) -> None:
         self.counts: Counter[str] = Counter()
         self.now = NOW
-        self.certificates = Certificates(
+        self.certificates = CertificatePins(
             store,
             **{"accepts_changes": False, **options},
             wall=lambda: self.now,
@@ -54,21 +54,21 @@ def valid(key: Key, ends: float) -> bytes:
 def test_the_first_certificate_is_trusted_and_then_expected(store: LevelStore) -> None:
     known, key = Known(store), Key()
     shown = valid(key, 10)
-    assert known.check("a.test:1965", shown) is Trust.FIRST
-    assert known.check("a.test:1965", shown) is Trust.SAME
+    assert known.check("a.test:1965", shown) is PinMatch.FIRST
+    assert known.check("a.test:1965", shown) is PinMatch.SAME
     with pytest.raises(CertificateRefused, match=r"a\.test:1965 shows another"):
         known.check("a.test:1965", valid(Key(), 10))
     # Another port is another server.
-    assert known.check("a.test:1966", valid(Key(), 10)) is Trust.FIRST
+    assert known.check("a.test:1966", valid(Key(), 10)) is PinMatch.FIRST
     # The refused one has changed nothing.
-    assert known.check("a.test:1965", shown) is Trust.SAME
+    assert known.check("a.test:1965", shown) is PinMatch.SAME
     assert known.counts == {"first": 2, "refused": 1}
 
 
 def test_a_renewed_certificate_of_the_same_key_is_the_same_server(store: LevelStore) -> None:
     known, key = Known(store), Key()
     known.check("a.test:1965", valid(key, 10))
-    assert known.check("a.test:1965", valid(key, 500)) is Trust.RENEWED
+    assert known.check("a.test:1965", valid(key, 500)) is PinMatch.RENEWED
     known.now += 20 * DAY
     with pytest.raises(CertificateRefused):
         # The end of the validity is that of the renewed one.
@@ -83,32 +83,32 @@ def test_another_key_is_trusted_once_the_certificate_has_expired(store: LevelSto
     with pytest.raises(CertificateRefused):
         known.check("a.test:1965", following)
     known.now += 4
-    assert known.check("a.test:1965", following) is Trust.AFTER_EXPIRY
-    assert known.check("a.test:1965", following) is Trust.SAME
+    assert known.check("a.test:1965", following) is PinMatch.AFTER_EXPIRY
+    assert known.check("a.test:1965", following) is PinMatch.SAME
 
 
 def test_an_expired_certificate_is_trusted_and_not_defended(store: LevelStore) -> None:
     known = Known(store)
     expired = valid(Key(), -5)
-    assert known.check("a.test:1965", expired) is Trust.FIRST
-    assert known.check("a.test:1965", expired) is Trust.SAME
-    assert known.check("a.test:1965", valid(Key(), 5)) is Trust.AFTER_EXPIRY
+    assert known.check("a.test:1965", expired) is PinMatch.FIRST
+    assert known.check("a.test:1965", expired) is PinMatch.SAME
+    assert known.check("a.test:1965", valid(Key(), 5)) is PinMatch.AFTER_EXPIRY
 
 
 def test_the_policy_may_accept_another_key(store: LevelStore) -> None:
     known = Known(store, accepts_changes=True)
     known.check("a.test:1965", valid(Key(), 10))
     other = valid(Key(), 10)
-    assert known.check("a.test:1965", other) is Trust.ACCEPTED
-    assert Known(store).check("a.test:1965", other) is Trust.SAME
+    assert known.check("a.test:1965", other) is PinMatch.ACCEPTED
+    assert Known(store).check("a.test:1965", other) is PinMatch.SAME
 
 
 @pytest.mark.parametrize("certificate", [b"", b"\x30\x03abc", b"\x00" * 30_000])
 def test_what_is_no_certificate_is_pinned_as_it_is(store: LevelStore, certificate: bytes) -> None:
     known = Known(store)
     assert pin_of(certificate).ends == NEVER
-    assert known.check("a.test:1965", certificate) is Trust.FIRST
-    assert known.check("a.test:1965", certificate) is Trust.SAME
+    assert known.check("a.test:1965", certificate) is PinMatch.FIRST
+    assert known.check("a.test:1965", certificate) is PinMatch.SAME
     with pytest.raises(CertificateRefused):
         known.check("a.test:1965", certificate + b"x")
 
@@ -121,15 +121,15 @@ def test_a_server_without_certificate_is_refused(store: LevelStore) -> None:
 def test_at_most_so_many_servers_are_kept(store: LevelStore) -> None:
     known = Known(store, most=2)
     for number in range(4):
-        assert known.check(f"{number}.test:1965", b"%d" % number) is Trust.FIRST
+        assert known.check(f"{number}.test:1965", b"%d" % number) is PinMatch.FIRST
     assert known.counts == {"first": 2, "unknown": 2}
-    assert known.check("1.test:1965", b"1") is Trust.SAME
+    assert known.check("1.test:1965", b"1") is PinMatch.SAME
     # Of the others nothing is known.
-    assert known.check("3.test:1965", b"other") is Trust.FIRST
+    assert known.check("3.test:1965", b"other") is PinMatch.FIRST
     again = Known(store, most=3)
     assert again.certificates.kept == 2
-    assert again.check("3.test:1965", b"3") is Trust.FIRST
-    assert again.check("3.test:1965", b"3") is Trust.SAME
+    assert again.check("3.test:1965", b"3") is PinMatch.FIRST
+    assert again.check("3.test:1965", b"3") is PinMatch.SAME
 
 
 def test_a_certificate_lacks_its_record_until_one_is_noted(store: LevelStore) -> None:
@@ -162,9 +162,9 @@ PINNING = """
 import sys, time
 from pathlib import Path
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.gemini.certificates import Certificates
+from krowlspider.gemini.certificates import CertificatePins
 store = LevelStore(Path(sys.argv[1]), create=True)
-known = Certificates(store, accepts_changes=False, wall=time.time, count=lambda word: None)
+known = CertificatePins(store, accepts_changes=False, wall=time.time, count=lambda word: None)
 for number in range(100_000):
     known.check(f"{number}.test:1965", b"%d" % number)
     print(number, flush=True)
@@ -189,7 +189,7 @@ def test_what_was_pinned_survives_a_kill(tmp_path: Path) -> None:
     assert last < 99_999
     assert known.certificates.kept >= last + 1
     for number in range(last + 1):
-        assert known.check(f"{number}.test:1965", b"%d" % number) is Trust.SAME
+        assert known.check(f"{number}.test:1965", b"%d" % number) is PinMatch.SAME
     with pytest.raises(CertificateRefused):
         known.check("7.test:1965", b"other")
     store.close()

@@ -15,7 +15,7 @@ from krowlspider.fetch import errors
 from krowlspider.fetch.memory import FetchMemory, Memory, Spills
 from krowlspider.fetch.proxy.protocols import parse_proxy
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.gemini.certificates import Certificates
+from krowlspider.gemini.certificates import CertificatePins
 from krowlspider.gemini.client import GeminiClient
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Web, client, serve
@@ -70,7 +70,7 @@ async def browsing(
     """Yield what fetches a URL; its certificates are kept in ``folder``."""
     store = LevelStore(folder / "store", create=True)
     counts: list[str] = []
-    certificates = Certificates(
+    certificates = CertificatePins(
         store, accepts_changes=accepts_changes, wall=lambda: 1e9, count=counts.append
     )
     spills = Spills(asyncio.get_running_loop(), folder)
@@ -498,7 +498,7 @@ async def test_hanging_up_ends_exchanges_in_flight(tmp_path: Path) -> None:
 
     asked = asyncio.Event()
     store = LevelStore(tmp_path / "store", create=True)
-    certificates = Certificates(
+    certificates = CertificatePins(
         store, accepts_changes=False, wall=lambda: 0.0, count=lambda word: None
     )
     async with capsule(play) as web, client() as web_client:

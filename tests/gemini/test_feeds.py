@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scrapy.http import Response, TextResponse
 
-from krowlspider.gemini.feeds import Entry, entries, is_feed, links_in
-from krowlspider.gemini.gemtext import Document, read
+from krowlspider.gemini.feeds import FeedEntry, entries, is_feed, links_in
+from krowlspider.gemini.gemtext import Gemtext, read
 from krowlspider.gemini.pages import read_page
 from krowlspider.recrawl.hints import read_date
 
@@ -22,11 +22,11 @@ NOON = 1_641_038_400.0
 DAY = 86_400.0
 
 
-def page(*lines: str) -> Document:
+def page(*lines: str) -> Gemtext:
     return read("# First First\nHello world\n\n" + "\n".join(lines), BASE)
 
 
-def dated(*references: str) -> Document:
+def dated(*references: str) -> Gemtext:
     days = enumerate(references, 1)
     return page(*(f"=> {each} 2022-01-0{day} An article" for day, each in days))
 
@@ -71,7 +71,7 @@ def test_entries_stand_in_a_row():
 )
 def test_the_title_comes_after_the_date(label: str, title: str):
     """The specification: after the first ten characters, without what divides them."""
-    assert entries(page(f"=> a.gmi {label}")) == [Entry("a.gmi", title, NOON)]
+    assert entries(page(f"=> a.gmi {label}")) == [FeedEntry("a.gmi", title, NOON)]
 
 
 @pytest.mark.parametrize(

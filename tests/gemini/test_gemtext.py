@@ -20,8 +20,8 @@ from krowlspider.gemini.gemtext import (
     LINKS_MAX,
     REFERENCE_MAX,
     Block,
-    Document,
-    Link,
+    Gemtext,
+    LinkLine,
     read,
 )
 
@@ -30,7 +30,7 @@ LOGO = "```\n /\\_/\\\n( o.o )\n > ^ <\n```\n"
 CODE = "```python\nprint(sorted(names))\n```\n"
 
 
-def page(text: str) -> Document:
+def page(text: str) -> Gemtext:
     return read(text, BASE)
 
 
@@ -52,7 +52,7 @@ def text_of(text: str) -> list[str]:
     ],
 )
 def test_a_link_has_reference_and_text(line: str, label: str):
-    assert page(line).links == [Link("gemini://example.com", label, 1)]
+    assert page(line).links == [LinkLine("gemini://example.com", label, 1)]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_empty_lines_are_no_text():
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_lines_end_with_lf_or_crlf(end: str):
     found = page(end.join(["# T", "=> /a A", "```x", "print(names)", "```", "* one", "two"]))
-    assert (found.title, found.links) == ("T", [Link("/a", "A", 2)])
+    assert (found.title, found.links) == ("T", [LinkLine("/a", "A", 2)])
     assert found.preformatted == [Block("x", "print(names)")]
     assert found.text.split("\n") == ["T", "A", "x", "print(names)", "one", "two"]
 
@@ -125,7 +125,7 @@ def test_the_mark_in_front_is_no_text():
 
 def test_colours_of_terminals_are_no_text():
     assert page("# \x1b[1;31mRed\x1b[0m\n=> /a\x1b[0m A").headings == ["Red"]
-    assert page("=> /a\x1b[0m A").links == [Link("/a", "A", 1)]
+    assert page("=> /a\x1b[0m A").links == [LinkLine("/a", "A", 1)]
 
 
 @pytest.mark.parametrize("start", ["", "\n\n", LOGO])

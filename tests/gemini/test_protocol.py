@@ -8,17 +8,17 @@ from krowlspider.gemini.protocol import (
     HEADER_MAX,
     META_MAX,
     URL_MAX,
+    GeminiServer,
     Header,
-    Kind,
     MalformedHeader,
     MediaType,
-    Target,
+    StatusKind,
     meaning_of,
     media_type,
     read_header,
     request_line,
     seconds_in,
-    target_of,
+    server_of,
 )
 from krowlspider.gemini.reader import AnswerReader
 
@@ -34,8 +34,8 @@ from krowlspider.gemini.reader import AnswerReader
     ],
 )
 def test_the_server_of_a_url(url: str, host: str, port: int, server: str) -> None:
-    assert target_of(url) == Target(host, port)
-    assert target_of(url).server == server
+    assert server_of(url) == GeminiServer(host, port)
+    assert server_of(url).server == server
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_server_of_a_url(url: str, host: str, port: int, server: str) -> Non
 )
 def test_what_is_no_gemini_url_has_no_server(url: str) -> None:
     with pytest.raises(ValueError, match="gemini URL"):
-        target_of(url)
+        server_of(url)
 
 
 def test_a_request_is_the_url_and_a_line_end() -> None:
@@ -81,24 +81,24 @@ def test_no_request_is_made_of_other_urls(url: str, reason: str) -> None:
 
 # Gemini network protocol specification 0.24.1, section "Status codes".
 STATUSES = {
-    10: (Kind.INPUT, "input"),
-    11: (Kind.INPUT, "sensitive_input"),
-    20: (Kind.SUCCESS, "success"),
-    30: (Kind.REDIRECT, "temporary_redirect"),
-    31: (Kind.REDIRECT, "permanent_redirect"),
-    40: (Kind.TEMPORARY_FAILURE, "temporary_failure"),
-    41: (Kind.TEMPORARY_FAILURE, "server_unavailable"),
-    42: (Kind.TEMPORARY_FAILURE, "cgi_error"),
-    43: (Kind.TEMPORARY_FAILURE, "proxy_error"),
-    44: (Kind.SLOW_DOWN, "slow_down"),
-    50: (Kind.PERMANENT_FAILURE, "permanent_failure"),
-    51: (Kind.PERMANENT_FAILURE, "not_found"),
-    52: (Kind.PERMANENT_FAILURE, "gone"),
-    53: (Kind.PERMANENT_FAILURE, "proxy_request_refused"),
-    59: (Kind.PERMANENT_FAILURE, "bad_request"),
-    60: (Kind.CERTIFICATE, "certificate_required"),
-    61: (Kind.CERTIFICATE, "certificate_not_authorised"),
-    62: (Kind.CERTIFICATE, "certificate_not_valid"),
+    10: (StatusKind.INPUT, "input"),
+    11: (StatusKind.INPUT, "sensitive_input"),
+    20: (StatusKind.SUCCESS, "success"),
+    30: (StatusKind.REDIRECT, "temporary_redirect"),
+    31: (StatusKind.REDIRECT, "permanent_redirect"),
+    40: (StatusKind.TEMPORARY_FAILURE, "temporary_failure"),
+    41: (StatusKind.TEMPORARY_FAILURE, "server_unavailable"),
+    42: (StatusKind.TEMPORARY_FAILURE, "cgi_error"),
+    43: (StatusKind.TEMPORARY_FAILURE, "proxy_error"),
+    44: (StatusKind.SLOW_DOWN, "slow_down"),
+    50: (StatusKind.PERMANENT_FAILURE, "permanent_failure"),
+    51: (StatusKind.PERMANENT_FAILURE, "not_found"),
+    52: (StatusKind.PERMANENT_FAILURE, "gone"),
+    53: (StatusKind.PERMANENT_FAILURE, "proxy_request_refused"),
+    59: (StatusKind.PERMANENT_FAILURE, "bad_request"),
+    60: (StatusKind.CERTIFICATE, "certificate_required"),
+    61: (StatusKind.CERTIFICATE, "certificate_not_authorised"),
+    62: (StatusKind.CERTIFICATE, "certificate_not_valid"),
 }
 
 

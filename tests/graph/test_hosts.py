@@ -11,6 +11,7 @@ from krowlspider.graph.adjacency import Graph
 from krowlspider.graph.domains import fold
 from krowlspider.graph.hosts import host_in, reverse
 from krowlspider.graph.text_form import Names
+from tests.support.tables import table
 
 # The pairs of TestHostToDomainGraph of cc-webgraph, and how many hosts each domain has.
 FOLDED = [
@@ -52,7 +53,7 @@ FOLDED = [
 ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("reference", "host"),
     [
         ("https://www.example.org/a", "org.example"),

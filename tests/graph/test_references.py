@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from krowlspider.graph import references
 from krowlspider.graph.references import linked_by
 from tests.corpus.warcs import response
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from krowlspider.graph.references import Linked
@@ -46,7 +47,7 @@ def gemini(block: bytes, url: str = "gemini://capsule.org/") -> str:
     return " ".join(sorted(found.targets))
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "hosts"),
     [
         ("<a href=https://a.com/>x</a><a href=//b.com/1></a><a href=//b.com/2></a>", "com.a com.b"),
@@ -111,7 +112,7 @@ def test_gemtext_links_outside_of_preformatted_text():
     assert gemini(body.encode()) == "org.a:1965 org.b org.c:1965 org.d:1966"
 
 
-@pytest.mark.parametrize(
+@table(
     ("block", "hosts"),
     [
         (b"31 gemini://a.org/new\r\n", "org.a:1965"),

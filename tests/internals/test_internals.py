@@ -33,6 +33,7 @@ from krowlspider.internals.log import format_by
 from krowlspider.internals.patterns import steps_of
 from krowlspider.internals.redis import cut
 from krowlspider.internals.suffix_list import suffix_list
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -395,7 +396,7 @@ def test_shapes_of_expressions_are_known() -> None:
     assert all(steps_of(each) == inf for each in endless)
 
 
-@pytest.mark.parametrize(
+@table(
     "expression",
     [
         *(r"/page/\d+/comment/\d+", r"/tag/[^/]+/page/\d+", r"[?&](utm_\w+|sid)=[^&]+"),

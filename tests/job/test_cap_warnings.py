@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from scrapy.settings import Settings
 
-from krowlspider.frontier.entry_queues import NAMES_MAX, Refused
+from krowlspider.frontier.entry_queues import NAMES_MAX, CapRefusals
 from krowlspider.job.limits import NAMED, PERIOD, CapWarnings
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Refusing:
     """The counts of a frontier that refuses URLs."""
 
     counters: Counter[str] = field(default_factory=Counter)
-    refused: Refused = field(default_factory=Refused)
+    refused: CapRefusals = field(default_factory=CapRefusals)
 
     def refuse(self, cap: str, name: str, count: int) -> None:
         self.counters[f"dropped/{cap}"] += count

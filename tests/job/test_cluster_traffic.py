@@ -49,7 +49,7 @@ class NodeA:
     def __init__(self) -> None:
         self.stopped_nodes: list[str] = []
 
-    def others(self, hosts: list[str]) -> list[str | None]:
+    def foreign_owners(self, hosts: list[str]) -> list[str | None]:
         return [None if host == "a.test" else "b" for host in hosts]
 
 

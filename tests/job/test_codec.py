@@ -20,6 +20,7 @@ from krowlspider.spiders.broad import BroadSpider
 from krowlspider.urls.canonical import IdentityHasher, host_of
 from krowlspider.urls.page.sitemap import BYTES_MAX
 from tests.frontier.conftest import KeptMemoryStore
+from tests.support.tables import table
 
 URL = "http://a.test/"
 
@@ -204,7 +205,7 @@ def test_scrapy_request_survives_the_way_to_another_node() -> None:
         assert (again.body, again.callback) == (request.body, request.callback)
 
 
-@pytest.mark.parametrize(
+@table(
     ("request_", "said"),
     [
         (b"P\x80\x05.", "a pickle"),
@@ -245,7 +246,7 @@ LIMITED = [
 ]
 
 
-@pytest.mark.parametrize(("meta", "kept"), LIMITED)
+@table(("meta", "kept"), LIMITED)
 def test_outside_requests_lower_limits_and_lift_none(meta: dict[str, Any], kept: bool) -> None:
     """In messages, and in hosts that are handed over."""
     codec = RequestCodec(Plain(), LIMITS)

@@ -12,6 +12,7 @@ from krowlspider.cluster.transport.redis_connection import _KINDS, _WORDS
 from krowlspider.fetch.errors import Dialled, Exchange, Peer, Times
 from krowlspider.job.meters import _TOGETHER, REDIS_ERRORS, Histogram, Meters, content_class
 from krowlspider.job.metrics import _of_leveldb
+from tests.support.tables import table
 
 LEVELDB = """                               Compactions
 Level  Files Size(MB) Time(sec) Read(MB) Write(MB)
@@ -81,7 +82,7 @@ def test_an_exchange_costs_one_call() -> None:
     assert sorted(calls) == ["fetched", "observe"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("content_type", "found"),
     [
         (b"text/html; charset=utf-8", "html"),

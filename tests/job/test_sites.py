@@ -18,6 +18,7 @@ from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
 from tests.support.crawling import write_seeds
 from tests.support.crawls import refused
 from tests.support.simulated_crawl import SimulatedCrawl
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -221,7 +222,7 @@ def test_a_block_of_addresses_covers_hosts_there(tmp_path: Path) -> None:
     assert sites(tmp_path, text).delay("a.test") == 0
 
 
-@pytest.mark.parametrize(
+@table(
     ("media_type", "is_refused"),
     [
         (None, False),

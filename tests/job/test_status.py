@@ -14,6 +14,7 @@ from krowlspider.frontier.hosts.host import PUT_OFF_HERE
 from krowlspider.job.crawls import Crawl
 from krowlspider.job.limits import CrawlLimits, PageBudget, may_end, progress
 from krowlspider.job.status import Progress, status_line
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,7 +246,7 @@ def test_status_line_of_a_large_crawl_is_short() -> None:
     assert full.endswith(" | WARC 14.3 KB | paused: no room in jobs/a")
 
 
-@pytest.mark.parametrize(
+@table(
     ("limits", "pages", "queued", "seconds", "expected"),
     [
         (CrawlLimits(), 0, 0, 1, True),

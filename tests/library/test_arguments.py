@@ -14,6 +14,7 @@ import krowlspider
 from krowlspider.library import process
 from krowlspider.library.arguments import order_of
 from tests.support.crawling import CONTACT, ROOT
+from tests.support.tables import table
 
 
 def ordered(seeds: Any = "example.org", jobdir: Any = None, settings: Any = None, **limits: Any):
@@ -21,7 +22,7 @@ def ordered(seeds: Any = "example.org", jobdir: Any = None, settings: Any = None
     return order_of(seeds, limits, jobdir=jobdir, settings=settings, **named)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "error"),
     [
         ({"contact": "you@example.org"}, "contact='you@example.org' is a placeholder"),

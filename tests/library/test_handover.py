@@ -9,7 +9,7 @@ from socket import socketpair
 from typing import Any
 
 from krowlspider.library.handover import LINES_MAX, Handover, Lines
-from krowlspider.library.messages import TAKEN, Frames, Line, Stats
+from krowlspider.library.messages import TAKEN, Frames, LogLine, Stats
 from krowlspider.library.page import Page
 from tests.library.test_messages import some_page
 
@@ -109,7 +109,7 @@ async def test_lines_and_stats_come_before_pages_and_are_bounded() -> None:
         logger.info("line %d", number)
     program.begin()
     await given(program.handover, some_page())
-    found = await program.until(LINES_MAX, Line)
+    found = await program.until(LINES_MAX, LogLine)
     assert (found[0].text, found[-1].text) == ("line 2", f"line {LINES_MAX + 1}")
     await program.until(1)
     assert (await program.until(1, Stats))[0].stats == {"n": LINES_MAX + 1}
@@ -117,7 +117,7 @@ async def test_lines_and_stats_come_before_pages_and_are_bounded() -> None:
         raise ValueError("a fault")
     except ValueError:
         logger.exception("failed")
-    text = (await program.until(LINES_MAX + 1, Line))[-1].text
+    text = (await program.until(LINES_MAX + 1, LogLine))[-1].text
     assert text.startswith("failed\nTraceback")
     assert text.endswith("ValueError: a fault")
     logger.removeHandler(lines)

@@ -9,8 +9,18 @@ from typing import Any
 
 import pytest
 
-from krowlspider.library.messages import End, Fault, Frames, Line, Order, Stats, frame, read_order
+from krowlspider.library.messages import (
+    CrawlEnd,
+    CrawlFault,
+    CrawlOrder,
+    Frames,
+    LogLine,
+    Stats,
+    frame,
+    read_order,
+)
 from krowlspider.library.page import Page, Record
+from tests.support.tables import table
 
 
 def some_page(**more: Any) -> Page:
@@ -39,28 +49,28 @@ def some_page(**more: Any) -> Page:
 
 MESSAGES = [
     some_page(),
-    Line("krowlspider.a", 20, "text", 1.5),
+    LogLine("krowlspider.a", 20, "text", 1.5),
     Stats({"a/b": 1, "when": "now"}),
     some_page(record=None, body=b"\0" * 3000),
-    End(Fault("JobError", "why"), {}),
+    CrawlEnd(CrawlFault("JobError", "why"), {}),
 ]
 
 
 def test_what_cannot_be_sent_is_sent_as_text() -> None:
     """Else a line about a file whose name is no text would end the crawl."""
-    line = Line("a", 30, "no \udcff.txt", 1.0)
+    line = LogLine("a", 30, "no \udcff.txt", 1.0)
     stats = {"n": 1, "big": 10**40, ("a", 1): {1: "\udcff"}, "none": None, "x": 0.5}
-    end = End(Fault("JobError", "no \udcff"), stats)
+    end = CrawlEnd(CrawlFault("JobError", "no \udcff"), stats)
     sent = b"".join(map(bytes, map(frame, (line, Stats(stats), end))))
     held = {"n": 1, "big": str(10**40), "('a', 1)": {"1": "\\udcff"}, "none": None, "x": 0.5}
     assert list(Frames().feed(sent)) == [
-        Line("a", 30, "no \\udcff.txt", 1.0),
+        LogLine("a", 30, "no \\udcff.txt", 1.0),
         Stats(held),
-        End(Fault("JobError", "no \\udcff"), held),
+        CrawlEnd(CrawlFault("JobError", "no \\udcff"), held),
     ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 7, 64, 1000, 100_000])
+@table("size", [1, 2, 3, 5, 7, 64, 1000, 100_000])
 def test_messages_are_put_together_again(size: int) -> None:
     sent = b"".join(map(bytes, map(frame, MESSAGES)))
     frames, found = Frames(), []
@@ -70,7 +80,7 @@ def test_messages_are_put_together_again(size: int) -> None:
 
 
 def test_an_order_is_read_whole() -> None:
-    order = Order(["a.org"] * 50_000, None, "/job", True, {"max_pages": "3"}, {"A": [1, "b"]})
+    order = CrawlOrder(["a.org"] * 50_000, None, "/job", True, {"max_pages": "3"}, {"A": [1, "b"]})
     ours, theirs = socketpair()
     with ours, theirs:
         # The socket has no room for all of it.

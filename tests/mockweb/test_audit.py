@@ -12,6 +12,7 @@ from tests.mockweb import Entry, Graph, MockWeb
 from tests.mockweb.asking import entry, get
 from tests.mockweb.audit import Adaptive, Crowd, by_address, by_last_labels, violations
 from tests.support import warm
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +26,7 @@ def test_a_polite_log_has_no_violations() -> None:
     assert violations([], min_delay=0.25) == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("planted", "text"),
     [
         ([ROBOTS, entry(0.5, 0.9), entry(0.7, 0.8)], "overlap of 200.0 ms: http://h/p"),

@@ -174,7 +174,15 @@ _TABLE = (
     ),
     (
         *("a-flood-passes", "the API is asked at a rate", *_API),
-        *("self._next = max(self._next, self._earliest) + 1 / self._rate", "pass"),
+        *("self._next = max(self._next, self._earliest) + count / self._rate", "pass"),
+    ),
+    (
+        *("a-block-is-cheap", "requests are charged by their work", *_API),
+        *("cost = 2 if path in _OF_MANY_HOSTS else 1", "cost = 1"),
+    ),
+    (
+        *("many-urls-are-one", "a call is charged by its URLs", *_API),
+        *("self._urls_bucket.take(count)", "self._urls_bucket.take()"),
     ),
     (
         *("a-bad-sheet-is-written", "a bad sheet changes nothing", f"{_RPC}/sheets.py"),
@@ -194,7 +202,7 @@ _TABLE = (
     ),
     (
         *("a-live-folder-is-removed", "no folder of a live query is removed"),
-        *(f"{_SQL}/scratch.py", ("tests/sql/test_scratch.py",)),
+        *(f"{_SQL}/running.py", ("tests/sql/test_scratch.py",)),
         *("fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
     ),
     (

@@ -85,7 +85,7 @@ _TABLE = (
     ),
     (
         *("any-certificate", "another key is refused", *_CERTIFICATES),
-        *("Trust.ACCEPTED if accepts_changes else Trust.REFUSED", "Trust.ACCEPTED"),
+        *("PinMatch.ACCEPTED if accepts_changes else PinMatch.REFUSED", "PinMatch.ACCEPTED"),
     ),
     (
         *("renewed-is-another", "a certificate of the same key is accepted", *_CERTIFICATES),
@@ -98,13 +98,13 @@ _TABLE = (
     (
         *("a-refused-one-is-kept", "what was refused once stays refused", *_CERTIFICATES),
         *(
-            "if trust is Trust.REFUSED:\n",
-            "if trust is Trust.REFUSED:\n            self._put(server, shown)\n",
+            "if trust is PinMatch.REFUSED:\n",
+            "if trust is PinMatch.REFUSED:\n            self._put(server, shown)\n",
         ),
     ),
     (
         *("any-number-of-servers", "certificates are bounded", *_CERTIFICATES),
-        *("if trust is Trust.FIRST and self.kept >= self._most:", "if False:"),
+        *("if trust is PinMatch.FIRST and self.kept >= self._most:", "if False:"),
     ),
     (
         *("a-record-for-each-answer", "a certificate has one record", *_CERTIFICATES),
@@ -180,7 +180,7 @@ _TABLE = (
     ),
     (
         *("mirrors-without-end", "100 links of a kind of mirror", *_MIRRORS),
-        *('Group(f"{host} {kind}", MIRRORED_MAX)', 'Group(f"{host} {kind}", 10**9)'),
+        *('MirrorGroup(f"{host} {kind}", MIRRORED_MAX)', 'MirrorGroup(f"{host} {kind}", 10**9)'),
     ),
     (
         *("games-without-end", "500 queries of a path", *_MIRRORS),

@@ -91,6 +91,14 @@ POLITENESS_AND_BOUNDS = (
         ("tests/whole_crawls/test_scrapy_delays.py",),
     ),
     Mutation(
+        "robots-that-is-tried-again-throttles-nothing",
+        "2: a host waits after an answer by which its robots.txt is tried again",
+        "krowlspider/job/answers/host_feedback.py",
+        "return WaitCause.THROTTLING if judge(status) is Ruling.RETRY else WaitCause.ANSWER",
+        "return WaitCause.ANSWER",
+        ("tests/job/answers/test_decisions.py",),
+    ),
+    Mutation(
         "retry-after-not-read",
         "2: Retry-After is enforced",
         "krowlspider/job/answers/host_feedback.py",

@@ -21,6 +21,7 @@ from tests.support.crawling import CONTACT
 from tests.support.debian import program
 from tests.support.in_process import run_here
 from tests.support.settings import project_settings
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +36,7 @@ def refused(*words: object, environment: Mapping[str, str] | None = None) -> str
     return line.removeprefix("krowlspider: ")
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "reason"),
     [
         (["--processes", "0"], "--processes 0 is not a number from 1 to 64"),

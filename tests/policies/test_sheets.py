@@ -15,6 +15,7 @@ from krowlspider.policies.rewrites import rewritten
 from krowlspider.policies.sheets import BadPolicies, Policies, _parts
 from krowlspider.urls import seeds
 from krowlspider.urls.canonical import RULES, is_public_suffix, normalise
+from tests.support.tables import table
 
 DOCS = Path(__file__).parents[2] / "docs" / "policies.md"
 
@@ -49,8 +50,8 @@ RANKS = (
 URL = "http://www.example.org:8080/news/a?b"
 
 
-@pytest.mark.parametrize("higher", range(1, len(RANKS)))
-@pytest.mark.parametrize("is_first", [False, True])
+@table("higher", range(1, len(RANKS)))
+@table("is_first", [False, True])
 def test_the_most_specific_sheet_decides_each_key(higher: int, is_first: bool) -> None:
     """Whatever the order in the file; a key that it does not have comes from the one below."""
     low = sheet("low", RANKS[higher - 1], "depth = 1", "max_pages = 1")
@@ -64,7 +65,7 @@ def test_the_most_specific_sheet_decides_each_key(higher: int, is_first: bool) -
     assert why == [*expected, None]
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "covered", "not_covered"),
     [
         ("example.org", "example.org a.b.example.org:99", "example.com xample.org"),
@@ -139,7 +140,7 @@ def test_hosts_without_a_sheet_have_none() -> None:
     assert parsed().of_host("example.org") is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("rows", "error"),
     [
         ("deley = 3", "line 4: deley is no key of a sheet: did you mean delay?"),
@@ -176,7 +177,7 @@ def test_an_error_names_file_line_and_way_out(rows: str, error: str) -> None:
     assert error in found
 
 
-@pytest.mark.parametrize(
+@table(
     ("match", "error"),
     [
         (
@@ -332,7 +333,7 @@ def test_rows_of_any_form_of_toml_are_read() -> None:
 PAIRS = ("A = 'b'", '"A-b" = "c=d, e"', "A = 'x' , B = \"y'\"", " C='' ")
 
 
-@pytest.mark.parametrize(
+@table(
     "rows",
     [
         *(f"headers = {{{pairs}}} # why" for pairs in PAIRS),
@@ -413,7 +414,7 @@ def test_the_example_of_the_documentation_is_read() -> None:
     assert (found.fixed.delay, found.fixed.max_pages) == (10.0, 500)
 
 
-@pytest.mark.parametrize(
+@table(
     ("rows", "url", "expected"),
     [
         ({"www": "drop"}, "http://www.a.test/", "http://a.test/"),

@@ -9,6 +9,7 @@ import pytest
 
 from krowlspider.policies.sheets import BadPolicies, Policies
 from krowlspider.policies.tables import sheets_of, unread
+from tests.support.tables import table
 
 
 def policies(*rows: dict[str, Any]) -> Policies:
@@ -80,7 +81,7 @@ def test_columns_of_ferrocrawl_are_read() -> None:
     assert unread(list(row)) == ["user_agent"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("row", "error"),
     [
         ({"name": "a", "match": None}, "t row a: it covers no site: match or host or domain is"),

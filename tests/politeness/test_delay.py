@@ -22,6 +22,7 @@ from krowlspider.politeness.delay import (
     longest_retry_after,
     parse_retry_after,
 )
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,8 +156,8 @@ def test_a_name_that_does_not_exist_parks_its_host_at_once() -> None:
     assert not RULE.parked(rate)
 
 
-@pytest.mark.parametrize(("errors", "saved"), [(0, 0), (3, 3), (32_767, 32_767), (99_999, 32_767)])
-@pytest.mark.parametrize("has_no_name", [False, True])
+@table(("errors", "saved"), [(0, 0), (3, 3), (32_767, 32_767), (99_999, 32_767)])
+@table("has_no_name", [False, True])
 def test_a_rate_is_restored_from_its_numbers(errors: int, saved: int, has_no_name: bool) -> None:
     rate = HostRate(0.5, 2.0, 3, 4, errors, has_no_name)
     assert 0 <= rate.saved_errors < 1 << 16
@@ -217,7 +218,7 @@ def test_every_wait_is_within_its_bounds(
 NOON = 784_123_200.0  # Sun, 06 Nov 1994 12:00:00 GMT
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "seconds"),
     [
         ("120", 120.0),
@@ -235,7 +236,7 @@ def test_retry_after_is_seconds_or_a_date_of_three_forms(value: str, seconds: fl
     assert parse_retry_after(value, NOON) == seconds
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "seconds"),
     [
         ("120.5", 120.5),
@@ -319,7 +320,7 @@ def test_retry_after_without_a_zone_is_in_gmt(value: str) -> None:
     assert parse_retry_after(value, NOON) == 120.0
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         *("", "-", "+", ".", "soon", "inf", "nan", "infinity", "٣", "²", "1 2", "12:00", "1_000"),

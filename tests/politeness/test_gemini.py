@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from krowlspider.frontier.entry_queues import REDIRECTS
-from krowlspider.job.answers.host_feedback import Charge, charge_of_answer
+from krowlspider.job.answers.host_feedback import WaitCause, cause_of_answer
 from krowlspider.politeness.delay import THROTTLING, DelayPolicy, HostRate, SiteDelays
 from krowlspider.politeness.gemini import TEMPORARY, PrefixRules, prefix_line, reason_to_drop
 from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.recrawl.gone import Absence, State, is_missing, may_pass
+from tests.support.tables import table
 
 # By status: the reason to drop a page, what it means for a robots.txt, and for the row of a page.
 MEANINGS = {
@@ -33,7 +32,7 @@ MEANINGS = {
 }
 
 
-@pytest.mark.parametrize("status", MEANINGS)
+@table("status", MEANINGS)
 def test_each_status_has_its_meaning(status: int):
     reason, ruling, row = MEANINGS[status]
     assert reason_to_drop(status) == reason
@@ -55,15 +54,15 @@ def test_only_44_asks_for_rest():
     assert gemini & THROTTLING == {44}
     assert gemini & REDIRECTS == set(range(30, 40))
     assert TEMPORARY == set(range(40, 50)) - {44}
-    throttled = {status for status in gemini if _charge(status) is Charge.THROTTLING}
+    throttled = {status for status in gemini if _cause(status) is WaitCause.THROTTLING}
     assert throttled == {44}
-    assert {each for each in gemini if _charge(each, is_robots=True) is Charge.THROTTLING} == set(
+    assert {each for each in gemini if _cause(each, is_robots=True) is WaitCause.THROTTLING} == set(
         range(40, 50)
     )
 
 
-def _charge(status: int, *, is_robots: bool = False) -> Charge:
-    return charge_of_answer(status, is_robots=is_robots)
+def _cause(status: int, *, is_robots: bool = False) -> WaitCause:
+    return cause_of_answer(status, is_robots=is_robots)
 
 
 def test_a_page_is_dropped_after_thirty_days_of_51():
@@ -75,7 +74,7 @@ def test_a_page_is_dropped_after_thirty_days_of_51():
     assert absence.answered(51, 31 * day).is_dropped(31 * day)
 
 
-@pytest.mark.parametrize(
+@table(
     ("prefixes", "path", "allowed"),
     [
         ([], "/a", True),

@@ -19,11 +19,12 @@ from krowlspider.politeness.outage import (
     PROBE_EVERY,
     RESOLVER,
     WINDOW,
+    FailureVerdict,
     Fault,
     OutageWatch,
-    Verdict,
     block_of,
 )
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def fail(
     is_evidence: bool = True,
     domain: str = "",
     block: str = "",
-) -> list[Verdict]:
+) -> list[FailureVerdict]:
     """Let this many hosts fail, each once. ``{}`` in a block is the number of the host."""
     return [
         watch.failed(
@@ -123,13 +124,13 @@ FAILURES: dict[str, tuple[list[Any], bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
+@table("name", FAILURES)
 def test_outage_begins_when_many_owners_fail_at_once(name: str) -> None:
     failures, begins = FAILURES[name]
     watch = OutageWatch()
     *before, last = [verdict for each in failures for verdict in fail(watch, **each)]
-    assert set(before) <= {Verdict.COUNT}
-    assert last is (Verdict.BEGIN if begins else Verdict.COUNT)
+    assert set(before) <= {FailureVerdict.COUNT}
+    assert last is (FailureVerdict.BEGIN if begins else FailureVerdict.COUNT)
     assert watch.is_out == begins
     assert len(watch) <= NOTED
 
@@ -139,8 +140,8 @@ def test_failures_just_after_an_answer_are_no_outage() -> None:
     others."""
     watch = OutageWatch()
     watch.succeeded(100.0)
-    assert set(fail(watch, 2 * HOSTS, now=100.0 + ANSWERLESS - 0.1)) == {Verdict.COUNT}
-    assert fail(watch, 1, now=100.0 + ANSWERLESS, prefix="late") == [Verdict.BEGIN]
+    assert set(fail(watch, 2 * HOSTS, now=100.0 + ANSWERLESS - 0.1)) == {FailureVerdict.COUNT}
+    assert fail(watch, 1, now=100.0 + ANSWERLESS, prefix="late") == [FailureVerdict.BEGIN]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +167,12 @@ def test_reached_host_starts_the_count_anew_and_ends_an_outage(reached_by: str |
         if reached_by is None:
             assert watch.succeeded(0.0) is is_out
         else:
-            verdict = Verdict.END if is_out else Verdict.COUNT
+            verdict = FailureVerdict.END if is_out else FailureVerdict.COUNT
             assert watch.failed("a.test", reached_by, 0.0) is verdict
         assert (watch.is_out, watch.open(1.0)) == (False, True)
-        assert set(fail(watch, HOSTS - 1, now=ANSWERLESS)) == {Verdict.COUNT}
+        assert set(fail(watch, HOSTS - 1, now=ANSWERLESS)) == {FailureVerdict.COUNT}
         watch = in_outage()
-        assert set(fail(watch, 10 * HOSTS, OWN[0])) == {Verdict.COUNT}
+        assert set(fail(watch, 10 * HOSTS, OWN[0])) == {FailureVerdict.COUNT}
         assert not watch.open(1.0)
 
 
@@ -179,7 +180,7 @@ def test_outage_given_up_is_over_and_the_count_begins_anew() -> None:
     watch = in_outage()
     watch.give_up()
     assert (watch.is_out, watch.open(0.0)) == (False, True)
-    assert fail(watch, HOSTS) == [Verdict.COUNT] * (HOSTS - 1) + [Verdict.BEGIN]
+    assert fail(watch, HOSTS) == [FailureVerdict.COUNT] * (HOSTS - 1) + [FailureVerdict.BEGIN]
 
 
 def test_an_outage_lets_one_probe_out_at_a_time() -> None:
@@ -210,7 +211,10 @@ def test_struck_has_the_failures_counted_before() -> None:
     fail(watch, 1, prefix="dead", now=ANSWERLESS, is_evidence=False)
     fail(watch, HOSTS - 2, now=ANSWERLESS)
     fail(watch, 2, now=ANSWERLESS)
-    assert fail(watch, 2, prefix="late", now=ANSWERLESS) == [Verdict.COUNT, Verdict.BEGIN]
+    assert fail(watch, 2, prefix="late", now=ANSWERLESS) == [
+        FailureVerdict.COUNT,
+        FailureVerdict.BEGIN,
+    ]
     struck = {f"h{number}.test": 1 for number in range(HOSTS - 2)}
     twice = {"h0.test": 2, "h1.test": 2}
     assert watch.struck == struck | twice | {"dead0.test": 1, "late0.test": 1}
@@ -219,18 +223,18 @@ def test_struck_has_the_failures_counted_before() -> None:
 def test_struck_leaves_out_the_certain_failure_that_begins() -> None:
     watch = OutageWatch()
     fail(watch, HOSTS_CERTAIN - 1, "network_down")
-    assert watch.failed("last.test", "connect_timeout", 0.0) is Verdict.COUNT
-    assert watch.failed("last.test", "network_down", 0.0) is Verdict.BEGIN
+    assert watch.failed("last.test", "connect_timeout", 0.0) is FailureVerdict.COUNT
+    assert watch.failed("last.test", "network_down", 0.0) is FailureVerdict.BEGIN
     assert watch.struck.pop("last.test") == 1
     assert set(watch.struck.values()) == {1}
 
 
-@pytest.mark.parametrize("kind", [*SUSPECT, *CERTAIN])
+@table("kind", [*SUSPECT, *CERTAIN])
 def test_in_a_long_outage_only_what_is_certain_is_forgiven(kind: str) -> None:
     watch = in_outage(now=100.0)
-    assert watch.failed("a.test", kind, 100.0 + FORGIVEN_FOR - 1) is Verdict.FORGIVE
+    assert watch.failed("a.test", kind, 100.0 + FORGIVEN_FOR - 1) is FailureVerdict.FORGIVE
     late = watch.failed("b.test", kind, 100.0 + FORGIVEN_FOR)
-    assert late is (Verdict.FORGIVE if kind in CERTAIN else Verdict.COUNT)
+    assert late is (FailureVerdict.FORGIVE if kind in CERTAIN else FailureVerdict.COUNT)
     assert watch.is_out
 
 
@@ -245,8 +249,8 @@ def test_crawl_with_dead_hosts_alone_ends() -> None:
         probes += 1
         host = left[probes % len(left)]
         verdict = watch.failed(host, "connect_timeout", now)
-        strikes[host] += verdict is Verdict.COUNT
-        if verdict is Verdict.BEGIN:
+        strikes[host] += verdict is FailureVerdict.COUNT
+        if verdict is FailureVerdict.BEGIN:
             for name, count in watch.struck.items():
                 strikes[name] -= count
     assert now < FORGIVEN_FOR + (len(strikes) * 10 + HOSTS) * PROBE_EVERY
@@ -254,12 +258,12 @@ def test_crawl_with_dead_hosts_alone_ends() -> None:
 
 def test_resolver_watch_ignores_other_failures() -> None:
     watch = OutageWatch(RESOLVER)
-    assert set(fail(watch, 2 * HOSTS, "connect_timeout")) == {Verdict.COUNT}
+    assert set(fail(watch, 2 * HOSTS, "connect_timeout")) == {FailureVerdict.COUNT}
     fail(watch, HOSTS - 1, "dns_timeout")
     # It was reached by an address remembered.
-    assert watch.failed("a.test", "connect_refused", 0.0) is Verdict.COUNT
-    assert fail(watch, 1, "dns_servfail", prefix="last") == [Verdict.BEGIN]
-    assert fail(watch, 1, "connect_timeout", prefix="other") == [Verdict.COUNT]
+    assert watch.failed("a.test", "connect_refused", 0.0) is FailureVerdict.COUNT
+    assert fail(watch, 1, "dns_servfail", prefix="last") == [FailureVerdict.BEGIN]
+    assert fail(watch, 1, "connect_timeout", prefix="other") == [FailureVerdict.COUNT]
 
 
 KINDS = st.sampled_from([*SUSPECT, *OWN])
@@ -277,7 +281,7 @@ def test_crawl_with_answers_never_pauses(runs: list[list[tuple[int, str, float]]
             now += wait
             assert watch.open(now)
             verdict = watch.failed(f"{number}.test", kind, now)
-            assert verdict is Verdict.COUNT
+            assert verdict is FailureVerdict.COUNT
         assert not watch.succeeded(now)
 
 
@@ -327,9 +331,9 @@ def test_memory_is_bounded_and_verdicts_report_changes(
         else:
             number, kind, _ = values
             verdict = watch.failed(f"{number}.test", kind, now)
-            ended = verdict is Verdict.END
+            ended = verdict is FailureVerdict.END
         changes = {(False, True): (True, False), (True, False): (False, True)}
-        begun_or_ended = (verdict is Verdict.BEGIN, ended)
+        begun_or_ended = (verdict is FailureVerdict.BEGIN, ended)
         assert begun_or_ended == changes.get((before, watch.is_out), (False, False))
         assert len(watch) <= HOSTS
         assert len(watch.struck) <= HOSTS

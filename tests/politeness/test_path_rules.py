@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from krowlspider.politeness.robots import PathRules, RobotsRules, spelt
 from krowlspider.urls.robots_groups import BODY_MAX
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "compared"),
     [
         ("/a~b_c-d.e", "/a~b_c-d.e"),

@@ -19,6 +19,7 @@ from krowlspider.politeness.robots import (
 )
 from krowlspider.urls.robots_groups import BODY_MAX
 from tests.politeness.test_robots_google import FILES, PATHS
+from tests.support.tables import table
 
 AGENT = "krowlspider"
 
@@ -31,7 +32,7 @@ def allowed(text: str | bytes, path: str) -> bool:
     return rules(text).allowed(f"https://example.com{path}")
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "ruling"),
     [
         (200, Ruling.RULES),
@@ -94,7 +95,7 @@ def test_without_robots_txt_all_is_allowed() -> None:
     assert RobotsRules.allow_all().allowed("https://example.com/a?b")
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "delay"),
     [
         ("5", 5.0),
@@ -114,7 +115,7 @@ def test_a_crawl_delay_is_a_sensible_number_or_none(value: str, delay: float | N
     assert rules(f"User-agent: *\nCrawl-delay: {value}").crawl_delay == delay
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "delay"),
     [
         ("User-agent: x\nCrawl-delay: 9\nDisallow:\nUser-agent: *\nCrawl-delay: 5", 5.0),

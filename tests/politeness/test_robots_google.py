@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from jwm.robotstxt.googlebot import RobotsMatcher
 
 from krowlspider.politeness.robots import RobotsRules
 from tests.politeness.test_robots_rules import RULES
+from tests.support.tables import table
 
 AGENT = "krowlspider"
 EVERYONE = "User-agent: *\n"
@@ -134,7 +134,7 @@ DIFFERENCES = {
 }
 
 
-@pytest.mark.parametrize("name", DIFFERENCES)
+@table("name", DIFFERENCES)
 def test_a_difference_is_as_explained(name: str) -> None:
     text, path, allowed, why = DIFFERENCES[name]
     body = text if isinstance(text, bytes) else text.encode()
@@ -151,7 +151,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+@table("name", RULES)
 def test_the_table_of_rules_differs_where_it_is_explained(name: str) -> None:
     text, path, allowed = RULES[name]
     body = text if isinstance(text, bytes) else text.encode()

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from krowlspider.politeness.robots import RobotsRules
+from tests.support.tables import table
 
 
 def allowed(text: str | bytes, path: str) -> bool:
@@ -409,7 +408,7 @@ RULES: dict[str, tuple[str, str, bool]] = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+@table("name", RULES)
 def test_rules(name: str) -> None:
     text, path, expected = RULES[name]
     assert allowed(text, path) is expected

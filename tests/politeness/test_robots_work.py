@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules, _compress
 from krowlspider.urls.robots_groups import BODY_MAX
+from tests.support.tables import table
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ BODIES: dict[str, Callable[[int], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("name", BODIES)
+@table("name", BODIES)
 def test_reading_a_robots_txt_is_linear_in_its_bytes(name: str) -> None:
     size = BODY_MAX // 4
     small = reading(BODIES[name](size // 8), 0.0)
@@ -115,7 +116,7 @@ def test_reading_a_robots_txt_is_linear_in_its_bytes(name: str) -> None:
 PATHS = ["a" * 10, "a" * 2028, "%41" * 676, "%c3%a9" * 338]
 
 
-@pytest.mark.parametrize("name", [name for name in BODIES if b"allow" in BODIES[name](300)])
+@table("name", [name for name in BODIES if b"allow" in BODIES[name](300)])
 def test_hostile_rules_are_judged_in_bounded_time(name: str) -> None:
     rules = RobotsRules.parse(BODIES[name](BODY_MAX), AGENT)
     assert max(verdict(rules, path) for path in PATHS) <= VERDICT_MAX

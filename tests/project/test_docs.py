@@ -25,6 +25,7 @@ from tests.support.crawling import ROOT
 from tests.support.debian import program
 from tests.support.demo import replay_commands
 from tests.support.documented import Copy, commands, pages
+from tests.support.tables import table
 
 INDEX = ROOT / "docs" / "decisions" / "README.md"
 DECISIONS = [path for path in sorted(INDEX.parent.glob("*.md")) if path != INDEX]
@@ -138,7 +139,7 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path, [each for each in commands(page) if not why_not(each)])
 
 
-@pytest.mark.parametrize("page", pages(), ids=named)
+@table("page", pages())
 def test_each_command_and_option_exists(page: Path) -> None:
     for command in commands(page):
         words = shlex.split(command)
@@ -191,7 +192,7 @@ def test_the_page_of_metrics_is_that_of_the_table() -> None:
     assert metricsdoc.PAGE.read_text() == metricsdoc.page(), "run make docs"
 
 
-@pytest.mark.parametrize("page", ALL, ids=named)
+@table("page", ALL)
 def test_every_name_and_link_of_a_page_exists(page: Path) -> None:
     text = page.read_text()
     for target, heading in _LINK.findall(text):
@@ -279,7 +280,7 @@ def test_readme_and_architecture_are_short() -> None:
     assert len((ROOT / "ARCHITECTURE.md").read_text().split()) <= 1900
 
 
-@pytest.mark.parametrize("page", DECISIONS, ids=named)
+@table("page", DECISIONS)
 def test_every_rule_has_its_reason_and_its_cost(page: Path) -> None:
     head, *rules = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
     assert rules

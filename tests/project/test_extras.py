@@ -13,6 +13,7 @@ import pytest
 from krowlspider.errors import KrowlError, install_with
 from krowlspider.node.tree import find_py_spy
 from tests.support.crawling import ROOT
+from tests.support.tables import table
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -35,7 +36,7 @@ def test_a_program_that_is_missing_names_its_extra(
         find_py_spy(tmp_path)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@table("path", PAGES)
 def test_docs_install_extras_from_the_checkout(path: Path) -> None:
     """The project is on no package index."""
     text = path.read_text()

@@ -15,15 +15,16 @@ from krowlspider.recrawl.forecast import (
     BUDGET,
     POLITENESS,
     TARGET,
+    FreshnessTarget,
     HostClass,
-    Target,
     forecast,
     read_target,
     within,
 )
 from krowlspider.recrawl.threshold import PLANNED
+from tests.support.tables import table
 
-A_DAY = Target(0.9, DAY)
+A_DAY = FreshnessTarget(0.9, DAY)
 RATES = [1 / DAY, 1 / (5 * DAY), 1 / (50 * DAY), 0.0]
 
 
@@ -137,7 +138,7 @@ def test_more_budget_never_reaches_less() -> None:
 
 def test_a_target_that_nothing_reaches_says_so() -> None:
     """Pages that change each minute are not fresh at any interval that is allowed."""
-    found = forecast([NEWS._replace(estimates=[known(1 / 60)])], inf, Target(0.99, 0.0))
+    found = forecast([NEWS._replace(estimates=[known(1 / 60)])], inf, FreshnessTarget(0.99, 0.0))
     assert (found.budget, found.faster) == (inf, inf)
 
 
@@ -146,16 +147,16 @@ def test_a_target_that_nothing_reaches_says_so() -> None:
     [
         (TARGET, A_DAY),
         (" 90 %  24 h ", A_DAY),
-        ("99.5% 90min", Target(0.995, 5400.0)),
-        ("100% 0s", Target(1.0, 0.0)),
-        ("1% 365d", Target(0.01, 365 * DAY)),
+        ("99.5% 90min", FreshnessTarget(0.995, 5400.0)),
+        ("100% 0s", FreshnessTarget(1.0, 0.0)),
+        ("1% 365d", FreshnessTarget(0.01, 365 * DAY)),
     ],
 )
-def test_targets_are_read(text: str, target: Target) -> None:
+def test_targets_are_read(text: str, target: FreshnessTarget) -> None:
     assert read_target(text) == pytest.approx(target)
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *("", "90%", "1d", "90 1d", "90% 1", "90% 1w", "90% 1 day", "ninety% 1d", "90% -1d"),

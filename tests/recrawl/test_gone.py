@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.recrawl.gone import AGAIN, AGAIN_MAX, Absence, SoftNotFound, State
+from tests.support.tables import table
 
 DAY = 86_400.0
 
@@ -21,7 +22,7 @@ def after(*statuses: int, every: float = DAY) -> Absence:
     return absence
 
 
-@pytest.mark.parametrize(
+@table(
     ("statuses", "is_tombstone"),
     [
         ((404,), False),

@@ -18,6 +18,7 @@ from krowlspider.recrawl.hints import (
     read_date,
 )
 from krowlspider.recrawl.value import INTERVAL_MIN, is_due
+from tests.support.tables import table
 
 DAY = 86_400.0
 NOW = 1_577_880_000.0  # Wed, 01 Jan 2020 12:00:00 GMT
@@ -25,7 +26,7 @@ MIDNIGHT = NOW - DAY / 2
 PAGE = Estimate(0.5, 20 * DAY)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "date"),
     [
         # Sitemaps: W3C-DTF.

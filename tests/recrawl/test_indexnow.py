@@ -25,6 +25,7 @@ from krowlspider.recrawl.indexnow import (
     read_body,
     read_query,
 )
+from tests.support.tables import table
 
 KEY = "0123456789abcdef-AZ"
 HOST = "www.example.org"
@@ -57,7 +58,7 @@ def test_the_folder_of_a_key_bounds_its_urls() -> None:
         assert (error.value.status, error.value.reason) == (422, "url")
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "status", "reason"),
     [
         ({"host": ""}, 400, "form"),
@@ -127,7 +128,7 @@ def test_a_query_has_url_and_key(url: str, key: str, status: int) -> None:
     assert error.value.status == status
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "body", "right"),
     [
         (200, KEY.encode(), True),

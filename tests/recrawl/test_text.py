@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.recrawl.text import READ_MAX, text_digest
+from tests.support.tables import table
 
 HEAD = "<!DOCTYPE html><html><head><title>Bridge news</title><style>p { x: 1 }</style></head><body>"
 NAV = "<nav><ul><li><a href=/>Home</a></li><li><a href=/about>About us</a></li></ul></nav>"
@@ -104,13 +105,13 @@ TRUE = {
 }
 
 
-@pytest.mark.parametrize("pages", FALSE.values(), ids=FALSE)
+@table("pages", FALSE.values())
 def test_what_is_no_change(pages: tuple[str, str]) -> None:
     assert pages[0] != pages[1]
     assert not changed(*pages)
 
 
-@pytest.mark.parametrize("pages", TRUE.values(), ids=TRUE)
+@table("pages", TRUE.values())
 def test_what_is_a_change(pages: tuple[str, str]) -> None:
     assert changed(*pages)
 

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.recrawl.trust import (
     COUNT_MAX,
-    Record,
     Trust,
+    ValidatorRecord,
     after_change,
     after_content,
     after_not_modified,
     trusted,
 )
 from krowlspider.recrawl.validators import IN_FULL_EVERY, NO_VALIDATORS, Asked, Validators
+from tests.support.tables import table
 
 DATES = [b"Wed, 01 Jan 2020 00:00:00 GMT", b"Wed, 01 Jan 2020 06:00:00 GMT"]
 OLD, NEW = Validators(b'"a"', DATES[0]), Validators(b'"b"', DATES[1])
@@ -74,7 +74,7 @@ SAMPLED, CONDITIONAL, FULL = Asked.SAMPLED, Asked.CONDITIONALLY, Asked.IN_FULL
 TAG_STAYS, DATE_STAYS = Validators(OLD.etag, NEW.last_modified), Validators(NEW.etag, DATES[0])
 
 
-@pytest.mark.parametrize(
+@table(
     ("case", "changes", "hides"),
     [
         ("an honest host that changes rarely", [(CONDITIONAL, NEW)], False),
@@ -125,4 +125,4 @@ def test_trust_is_nine_bytes(steps: list[tuple[Validators, bool, bool]]) -> None
 
 
 def test_counts_are_halved_together() -> None:
-    assert Record(COUNT_MAX, 9, 4, 1).counted("held") == Record(128, 4, 2, 0)
+    assert ValidatorRecord(COUNT_MAX, 9, 4, 1).counted("held") == ValidatorRecord(128, 4, 2, 0)

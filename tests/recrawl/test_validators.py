@@ -17,9 +17,9 @@ from krowlspider.recrawl.validators import (
     IN_FULL_EVERY,
     NO_VALIDATORS,
     Asked,
+    KnownPage,
     LeftOut,
     Meaning,
-    Page,
     Validators,
     conditions,
     headers_of,
@@ -27,6 +27,7 @@ from krowlspider.recrawl.validators import (
     meaning_of,
     validators_of,
 )
+from tests.support.tables import table
 
 URL = "https://example.org/a"
 NOW = 1_577_880_000.0  # Wed, 01 Jan 2020 12:00:00 GMT
@@ -43,7 +44,7 @@ def kept(etags: list[bytes], dates: list[bytes], sent_at: bytes = DATE) -> Valid
     return validators_of(200, etags, dates, sent_at, NOW)[0]
 
 
-@pytest.mark.parametrize(
+@table(
     ("case", "etag", "sent"),
     [
         ("conditional-etag-strong-generate", b'"abcdef"', b'"abcdef"'),
@@ -59,7 +60,7 @@ def kept(etags: list[bytes], dates: list[bytes], sent_at: bytes = DATE) -> Valid
     ],
 )
 def test_an_etag_is_sent_as_it_came(case: str, etag: bytes, sent: bytes) -> None:
-    page = Page(URL, 200, kept([etag], []), FETCHES)
+    page = KnownPage(URL, 200, kept([etag], []), FETCHES)
     headers = headers_of(conditions(page, URL, IDENTITY, page.validators)[0])
     assert headers == ([(b"If-None-Match", sent)] if sent else []), case
 
@@ -75,7 +76,7 @@ def test_both_conditions_are_sent() -> None:
     assert headers_of(BOTH) == [(b"If-None-Match", TAG), (b"If-Modified-Since", CHANGED)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("etags", "dates", "sent_at", "why"),
     [
         ([b'"' + b"a" * ETAG_MAX + b'"'], [], DATE, LeftOut.ETAG_LONG),
@@ -115,13 +116,13 @@ def test_a_repeated_equal_header_is_one() -> None:
 @pytest.mark.parametrize("status", [206, 301, 302, 404, 410, 500, 503])
 def test_no_validators_of_a_redirect_or_error(status: int) -> None:
     assert validators_of(status, [TAG], [CHANGED], DATE, NOW) == (NO_VALIDATORS, ())
-    page = Page(URL, status, BOTH, FETCHES)
+    page = KnownPage(URL, status, BOTH, FETCHES)
     assert conditions(page, URL, IDENTITY, BOTH) == FULL
 
 
 @pytest.mark.parametrize("url", ["http://example.org/a", "https://example.org/a?utm_source=b"])
 def test_no_conditions_for_another_url_or_scheme(url: str) -> None:
-    assert conditions(Page(URL, 200, BOTH, FETCHES), url, IDENTITY, BOTH) == FULL
+    assert conditions(KnownPage(URL, 200, BOTH, FETCHES), url, IDENTITY, BOTH) == FULL
 
 
 def test_one_request_in_fifty_is_sent_in_full() -> None:
@@ -131,7 +132,7 @@ def test_one_request_in_fifty_is_sent_in_full() -> None:
     # No page is for ever in the sample, and none for ever out of it.
     assert all(0 < sum(in_full(page, n) for n in range(1000)) < 100 for page in pages[:50])
     sampled = next(n for n in range(1000) if in_full(IDENTITY, n))
-    page = Page(URL, 200, BOTH, sampled)
+    page = KnownPage(URL, 200, BOTH, sampled)
     assert conditions(page, URL, IDENTITY, BOTH) == (NO_VALIDATORS, Asked.SAMPLED)
     # Nothing would have been sent.
     assert conditions(page, URL, IDENTITY, NO_VALIDATORS) == FULL
@@ -140,7 +141,7 @@ def test_one_request_in_fifty_is_sent_in_full() -> None:
 def test_a_host_that_hides_changes_has_conditions_in_the_sample_alone() -> None:
     sampled = next(n for n in range(1000) if in_full(IDENTITY, n))
     found = [
-        conditions(Page(URL, 200, BOTH, n), URL, IDENTITY, BOTH, hides=True)
+        conditions(KnownPage(URL, 200, BOTH, n), URL, IDENTITY, BOTH, hides=True)
         for n in (FETCHES, sampled)
     ]
     assert found == [FULL, (BOTH, Asked.CONDITIONALLY)]
@@ -151,7 +152,7 @@ NEWER = b"Wed, 01 Jan 2020 06:00:00 GMT"
 RFC850 = b"Wednesday, 01-Jan-20 00:00:00 GMT"
 
 
-@pytest.mark.parametrize(
+@table(
     ("status", "sent", "answered", "meaning"),
     [
         (304, BOTH, BOTH, Meaning.NOT_MODIFIED),

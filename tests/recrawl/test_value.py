@@ -20,6 +20,7 @@ from krowlspider.recrawl.value import (
     is_due,
     value,
 )
+from tests.support.tables import table
 
 DAY = 86_400.0
 estimates = st.builds(Estimate, st.floats(0.05, SHAPE_MAX), st.floats(60.0, SECONDS_MAX))
@@ -49,8 +50,8 @@ def test_value_is_the_freshness_that_a_request_gains(rate: float) -> None:
         assert value(rate, 1.0, wait) == pytest.approx(slope, rel=1e-4)
 
 
-@pytest.mark.parametrize("estimate", [Estimate(0.3, 3 * DAY), Estimate(1, DAY), Estimate(9, DAY)])
-@pytest.mark.parametrize("elapsed", [600.0, DAY, 20 * DAY])
+@table("estimate", [Estimate(0.3, 3 * DAY), Estimate(1, DAY), Estimate(9, DAY)])
+@table("elapsed", [600.0, DAY, 20 * DAY])
 def test_expected_value_is_the_mean_over_the_rates(estimate: Estimate, elapsed: float) -> None:
     chance = random.Random(1)
     rates = [chance.gammavariate(estimate.shape, 1 / estimate.seconds) for _ in range(40_000)]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.cdx.archives import Archives
-from krowlspider.cdx.capture import Capture
+from krowlspider.cdx.capture import CaptureLine
 from tests.cdx.asking import SAMPLES, lines_of
 from tests.replay.venv import tool
 
@@ -106,4 +106,4 @@ def test_pywb_answers_the_same(tmp_path: Path):
 
 def values_of(line: str) -> dict[str, Any]:
     """The values of a line, in which pywb may have empty ones."""
-    return {name: value for name, value in Capture(line.encode()).values.items() if value}
+    return {name: value for name, value in CaptureLine(line.encode()).values.items() if value}

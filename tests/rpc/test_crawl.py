@@ -17,7 +17,7 @@ import pytest
 
 from krowlspider.job.monitoring.access import CONTROL_TOKEN
 from krowlspider.rpc.client import connect, results
-from krowlspider.rpc.results import Archive
+from krowlspider.rpc.results import ArchiveReader
 from tests.extensions.test_live_page import SPEC
 from tests.mockweb import MockWeb
 from tests.support.crawling import Crawl, write_seeds
@@ -192,6 +192,8 @@ def test_a_client_watches_and_steers_a_crawl(tmp_path: Path) -> None:
         with stub_of(run, "x" * 16) as crawl:
             assert code_of(crawl.GetStatus, pb.GetStatusRequest())[0] is Code.UNAUTHENTICATED
         (child,) = children_of(run.process.pid)
+        threads = [int(each.name) for each in Path(f"/proc/{child}/task").iterdir()]
+        assert {os.getpriority(os.PRIO_PROCESS, each) for each in threads} == {19}
         run.interrupt()
         assert not Path(f"/proc/{child}").exists()
     assert run.stats["krowl/grpc/call_count"] > 10
@@ -220,7 +222,7 @@ def test_a_client_that_comes_back_misses_no_result(tmp_path: Path) -> None:
                 if len(got) > before + 5:
                     break
         run.interrupt()
-    archive, written = Archive({"": run.jobdir / "warc"}), []
+    archive, written = ArchiveReader({"": run.jobdir / "warc"}), []
     while (found := archive.step())[1]:
         written += [each.line.url for each in found[0]]
     assert got == written[: len(got)]

@@ -8,14 +8,14 @@ import pytest
 
 from krowlspider.archive.cdxj import index_path
 from krowlspider.errors import KrowlError
-from krowlspider.rpc.results import Archive, HostFilter
+from krowlspider.rpc.results import ArchiveReader, HostFilter
 from tests.archive.captures import capture, series, written
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def all_of(archive: Archive) -> list[str]:
+def all_of(archive: ArchiveReader) -> list[str]:
     """Read to the end; return the URLs."""
     found: list[str] = []
     while True:
@@ -30,7 +30,7 @@ def urls(*numbers: int) -> list[str]:
 
 
 def test_a_stream_reads_open_and_finished_files_once(tmp_path: Path) -> None:
-    archive, files = Archive({"": tmp_path}), series(tmp_path)
+    archive, files = ArchiveReader({"": tmp_path}), series(tmp_path)
     assert all_of(archive) == []
     for number in (0, 1):
         files.append(capture(number, url=urls(number)[0]))
@@ -45,14 +45,14 @@ def test_a_stream_reads_open_and_finished_files_once(tmp_path: Path) -> None:
     again.close()
     assert all_of(archive) == []
     assert archive.missed_files == 0
-    assert all_of(Archive({"": tmp_path})) == urls(0, 1, 2, 3)
+    assert all_of(ArchiveReader({"": tmp_path})) == urls(0, 1, 2, 3)
 
 
 @pytest.mark.parametrize("is_finished", [False, True])
 def test_a_token_goes_on_behind_the_last_result(tmp_path: Path, *, is_finished: bool) -> None:
     files = series(tmp_path)
     tokens = []
-    archive = Archive({"": tmp_path})
+    archive = ArchiveReader({"": tmp_path})
     for number in range(5):
         files.append(capture(number, url=urls(number)[0]))
         assert all_of(archive) == urls(number)
@@ -60,7 +60,7 @@ def test_a_token_goes_on_behind_the_last_result(tmp_path: Path, *, is_finished: 
     if is_finished:
         files.close()
     for number, token in enumerate(tokens):
-        archive = Archive({"": tmp_path})
+        archive = ArchiveReader({"": tmp_path})
         archive.go_to(token)
         assert all_of(archive) == urls(*range(number + 1, 5))
     if not is_finished:
@@ -76,7 +76,7 @@ def test_the_end_may_be_within_a_record_that_is_written(tmp_path: Path) -> None:
     files.append(capture(2, url=urls(2)[0]))
     every = path.read_bytes()
     path.write_bytes(every[: len(whole) + 20])
-    archive = Archive({"": tmp_path})
+    archive = ArchiveReader({"": tmp_path})
     archive.go_to_end()
     assert all_of(archive) == []
     path.write_bytes(every)
@@ -92,9 +92,9 @@ def test_each_process_has_its_place(tmp_path: Path) -> None:
         files = series(folder)
         files.append(capture(number, url=urls(number)[0]))
         files.close()
-    archive = Archive({"p1": folders["p1"]})
+    archive = ArchiveReader({"p1": folders["p1"]})
     assert all_of(archive) == urls(0)
-    both = Archive(folders)
+    both = ArchiveReader(folders)
     both.go_to(archive.token)
     found, _ = both.step()
     while not found:
@@ -108,7 +108,7 @@ def test_files_that_were_removed_are_counted(tmp_path: Path) -> None:
         files.append(capture(number, url=urls(number)[0]))
         files.close()
     first, second, _ = sorted(tmp_path.glob("*.warc.gz"))
-    archive = Archive({"": tmp_path})
+    archive = ArchiveReader({"": tmp_path})
     archive.step()
     archive.step()
     token = archive.token
@@ -116,7 +116,7 @@ def test_files_that_were_removed_are_counted(tmp_path: Path) -> None:
     index_path(first).unlink()
     # It was uploaded: its index is there.
     second.unlink()
-    archive = Archive({"": tmp_path})
+    archive = ArchiveReader({"": tmp_path})
     archive.go_to(token)
     assert all_of(archive) == urls(1, 2)
     assert archive.missed_files == 1
@@ -125,7 +125,7 @@ def test_files_that_were_removed_are_counted(tmp_path: Path) -> None:
 def test_bytes_behind_the_place_are_told(tmp_path: Path) -> None:
     files = series(tmp_path)
     files.append(capture(0, url=urls(0)[0]))
-    archive = Archive({"": tmp_path})
+    archive = ArchiveReader({"": tmp_path})
     (path,) = tmp_path.glob("*.open")
     assert archive.behind() == path.stat().st_size
     all_of(archive)
@@ -149,7 +149,7 @@ def test_bytes_behind_the_place_are_told(tmp_path: Path) -> None:
 def test_a_foreign_token_is_refused(tmp_path: Path, token: str) -> None:
     written(tmp_path, [capture(0, url=urls(0)[0])])
     with pytest.raises(KrowlError, match="is not of this crawl"):
-        Archive({"": tmp_path}).go_to(token)
+        ArchiveReader({"": tmp_path}).go_to(token)
 
 
 def test_a_name_covers_all_below_it() -> None:

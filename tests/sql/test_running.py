@@ -10,7 +10,7 @@ import pytest
 
 from krowlspider.errors import KrowlError
 from krowlspider.sql.database import database
-from krowlspider.sql.running import Limits, Run, resident
+from krowlspider.sql.running import QueryLimits, Run, resident
 from krowlspider.sql.tables import LIVE
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def run(text: str, seconds: float = 20.0, memory: int = 100_000_000) -> list[int
     """Return the numbers of rows of the batches of a query."""
     found: list[int] = []
     with duckdb.connect(config={"memory_limit": f"{memory}B"}) as connection:
-        query = Run(connection, text, Limits(seconds, memory))
+        query = Run(connection, text, QueryLimits(seconds, memory))
         query.each(lambda _: None, lambda batch: found.append(len(batch)))
         assert not query.is_alive
     return found
@@ -56,7 +56,7 @@ def test_a_query_without_end_is_streamed():
         time.sleep(0.005)
 
     with duckdb.connect() as connection:
-        query = Run(connection, "SELECT * FROM range(1000000000000)", Limits(0.5, 100_000_000))
+        query = Run(connection, "SELECT * FROM range(1000000000000)", QueryLimits(0.5, 100_000_000))
         before = resident()
         with pytest.raises(EnoughError):
             query.each(lambda _: None, take)
@@ -93,7 +93,7 @@ def test_an_error_names_the_column_and_its_place():
 def test_an_unknown_column_is_told_those_of_the_tables(text: str, tmp_path: Path):
     columns = [each.name for each in LIVE["queue"]]
     with database(64_000_000, tmp_path, {}, {}) as connection:
-        query = Run(connection, text, Limits(20.0, 100_000_000), {"queue"})
+        query = Run(connection, text, QueryLimits(20.0, 100_000_000), {"queue"})
         with pytest.raises(KrowlError) as refused:
             query.each(lambda _: None, lambda _: None)
     assert str(refused.value).endswith(f"; queue has {', '.join(columns)}")
@@ -101,14 +101,16 @@ def test_an_unknown_column_is_told_those_of_the_tables(text: str, tmp_path: Path
 
 def test_seconds_before_the_query_count_and_the_limit_is_told():
     with duckdb.connect() as connection:
-        query = Run(connection, ENDLESS, Limits(50.0, 1_000_000_000), used=50.0)
+        query = Run(connection, ENDLESS, QueryLimits(50.0, 1_000_000_000), used=50.0)
         with pytest.raises(KrowlError, match=r"ended after 50\.0 s"):
             query.each(lambda _: None, lambda _: None)
 
 
 def test_more_than_the_memory_ends_it(tmp_path: Path):
     connection = database(64_000_000, tmp_path, {}, {})
-    query = Run(connection, "SELECT list(range) FROM range(100000000)", Limits(60.0, 64_000_000))
+    query = Run(
+        connection, "SELECT list(range) FROM range(100000000)", QueryLimits(60.0, 64_000_000)
+    )
     with pytest.raises(KrowlError, match="--memory"):
         query.each(lambda _: None, lambda _: None)
     assert not query.is_alive
@@ -118,7 +120,7 @@ def test_more_than_the_memory_ends_it(tmp_path: Path):
 def test_a_query_spills_no_more_than_its_part_of_the_disk(tmp_path: Path):
     connection = database(64_000_000, tmp_path, {}, {})
     text = "SELECT * FROM range(100000000) ORDER BY hash(range)"
-    query = Run(connection, text, Limits(60.0, 64_000_000))
+    query = Run(connection, text, QueryLimits(60.0, 64_000_000))
     with pytest.raises(KrowlError, match="--memory"):
         query.each(lambda _: None, lambda _: None)
     assert sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file()) < 300_000_000

@@ -12,6 +12,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.sql.database import database
 from krowlspider.sql.statement import STATEMENT_MAX, checked
 from krowlspider.sql.tables import SCHEMAS
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +144,7 @@ def with_files(text: str, folder: Path) -> str:
     return text.replace("FILE", str(folder / "secret")).replace("NEW", str(folder / "new"))
 
 
-@pytest.mark.parametrize("text", [*READS, *WRITES])
+@table("text", [*READS, *WRITES])
 def test_all_but_a_query_over_the_tables_is_refused(text: str):
     with pytest.raises(KrowlError) as refused:
         checked(text, SCHEMAS)
@@ -166,7 +167,7 @@ def test_the_database_itself_reads_and_writes_no_other_files(tmp_path: Path):
     connection.close()
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "tables"),
     [
         ("SELECT 1", ""),
@@ -196,7 +197,7 @@ def test_a_query_names_its_tables(text: str, tables: str):
     assert checked(text, SCHEMAS).tables == set(tables.split())
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         ("SELEC 1", 'line 1, column 1: syntax error at or near "SELEC"'),

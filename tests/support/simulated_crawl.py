@@ -94,9 +94,10 @@ def interrupt() -> None:
     signal.raise_signal(signal.SIGINT)
 
 
-def interrupted_when(condition: Callable[[], bool]) -> Script:
-    """Return a script that ends the crawl by SIGINT once a condition is true."""
-    yield condition
+def interrupted_when(awaited: Callable[[], bool] | float) -> Script:
+    """Return a script that ends the crawl by SIGINT once a condition is true, or so many seconds
+    after its start."""
+    yield awaited
     interrupt()
 
 
@@ -111,9 +112,9 @@ class SimulatedCrawl(Crawl):
     longest_turn: float = 0.0
 
     def run_until_killed(
-        self, web: SimulatedWeb, condition: Callable[[], bool], *, code: int = 0
+        self, web: SimulatedWeb, awaited: Callable[[], bool] | float, *, code: int = 0
     ) -> Self:
-        """Run until a condition is true, as if the process was killed at that moment.
+        """Run until a condition is true, or for so many seconds, as if it was killed then.
 
         Afterwards, the folder and the web are as they were then. SIGINT ends the crawl with
         ``code``.
@@ -121,7 +122,7 @@ class SimulatedCrawl(Crawl):
         copy = self.jobdir.with_name(f"{self.jobdir.name}.killed")
 
         def die() -> Script:
-            yield condition
+            yield awaited
             shutil.copytree(self.jobdir, copy)
             web.hold()
             interrupt()

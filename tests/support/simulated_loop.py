@@ -56,8 +56,9 @@ servers: dict[int, Server] = {}
 # An address at which no port is open, and one without TLS.
 DEAD = "127.0.0.255"
 NO_TLS = "127.0.0.254"
-# Scripts of the next loop. A script continues once the condition that it yields is true.
-Script = Iterator[Callable[[], bool]]
+# Scripts of the next loop. A script continues once the condition that it yields is true, or after
+# so many seconds.
+Script = Iterator[Callable[[], bool] | float]
 scripts: list[Script] = []
 # Seconds between two checks of a condition.
 _LOOK = 0.01
@@ -132,16 +133,17 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
 
     def _go_on(self, script: Script) -> None:
         try:
-            condition = next(script, None)
+            awaited = next(script, None)
         except AssertionError as error:
             self.failure = error
             signal.raise_signal(signal.SIGINT)
         else:
-            self._wait(condition, script)
+            if isinstance(awaited, float | int):
+                self.call_later(awaited, self._go_on, script)
+            elif awaited is not None:
+                self._wait(awaited, script)
 
-    def _wait(self, condition: Callable[[], bool] | None, script: Script) -> None:
-        if condition is None:
-            return
+    def _wait(self, condition: Callable[[], bool], script: Script) -> None:
         if condition():
             self._go_on(script)
         else:

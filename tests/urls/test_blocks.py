@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.seeds import Blocks, PatternList, block_rule, ordered_host, parse_patterns
+from tests.support.tables import table
 
 # What people give for one name at all its ports, and at one port.
 NAMES = [
@@ -42,13 +43,13 @@ NO_NAMES = [
 ]
 
 
-@pytest.mark.parametrize(("given", "host"), NAMES)
+@table(("given", "host"), NAMES)
 def test_a_name_is_read_as_people_write_it(given: str, host: str) -> None:
     assert ordered_host(given) == host
     assert ordered_host(host) == host
 
 
-@pytest.mark.parametrize("given", NO_NAMES)
+@table("given", NO_NAMES)
 def test_what_is_no_name_of_a_host_is_refused(given: str) -> None:
     with pytest.raises(ValueError, match="is not the name of "):
         ordered_host(given)
@@ -60,7 +61,7 @@ def test_a_name_is_no_longer_than_any_host(given: str) -> None:
         ordered_host(given)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "rule"),
     [
         *((given, host) for given, host in NAMES if host != "example.org"),
@@ -86,7 +87,7 @@ def test_a_rule_is_of_a_name_a_domain_or_a_surt_prefix(given: str, rule: str) ->
     assert block_rule(rule) == rule
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "fault"),
     [
         ("", "is no host"),
@@ -105,7 +106,7 @@ def test_another_text_is_refused(given: str, fault: str) -> None:
         block_rule(given)
 
 
-@pytest.mark.parametrize(
+@table(
     ("rule", "covered", "free"),
     [
         ("www.example.org", ["www.example.org", "www.example.org:8080"], ["example.org"]),
@@ -157,7 +158,7 @@ def test_an_expression_holds_wherever_it_is_found() -> None:
 HOST = "http://127.0.0.80:8080/"
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "excluded", "free"),
     [
         ("127.0.0.80", ["http://127.0.0.80/", HOST, "https://127.0.0.80:8443/a"], []),

@@ -36,6 +36,7 @@ from krowlspider.urls.page.links import MAX_LINKS, read_page
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.scope import Scope, ScopeRules
 from krowlspider.urls.seeds import BadSeed, parse_seed
+from tests.support.tables import table
 from tests.support.work import seconds
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ PARAMETERS = st.one_of(
 QUERIES = st.lists(PARAMETERS, max_size=6).map("&".join)
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "normal"),
     [
         ("http://EXAMPLE.com:80", "http://example.com/"),
@@ -77,7 +78,7 @@ def test_url_is_normalised_as_by_browsers(url: str, normal: str) -> None:
     assert normalise(url) == normal
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "",
@@ -100,7 +101,7 @@ def test_other_urls_are_refused(url: str) -> None:
     assert normalise(url) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("href", "normal"),
     [
         ("d", "https://example.com/a/b/d"),
@@ -160,7 +161,7 @@ def test_normalising_is_idempotent_and_equal_in_bulk(text: str) -> None:
         assert "#" not in normal
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "known_as"),
     [
         ("https://h/a", "https://h/a"),
@@ -199,7 +200,7 @@ def test_identity_ignores_tracking_sessions_and_order(url: str, known_as: str) -
     assert identity(url) == known_as
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "known_as"),
     [
         ("https://h/%c3%a9", "https://h/%C3%A9"),
@@ -244,7 +245,7 @@ def test_identity_changes_only_letters_of_escapes(text: str) -> None:
     assert IdentityHasher(3).keys([url]) == [IdentityHasher(3).key(known_as)]
 
 
-@pytest.mark.parametrize(
+@table(
     "parameter",
     [
         "session_id=opening-the-2024-keynote",
@@ -393,7 +394,7 @@ READERS: dict[str, Callable[[str], object]] = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "form"),
     [*((host, FORMS[0]) for host in COSTLY), *(("ideographs", form) for form in FORMS[1:])],
 )
@@ -403,8 +404,8 @@ def test_a_costly_host_is_refused_in_a_millisecond(host: str, form: str) -> None
     assert seconds(lambda: normalise(url, URL), enough=0.001) < 0.001
 
 
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("host", ["ideographs", "punycode"])
+@table("reader", READERS)
+@table("host", ["ideographs", "punycode"])
 def test_a_costly_host_costs_little_wherever_it_stands(host: str, reader: str) -> None:
     url = f"http://{COSTLY[host]}/"
     assert not READERS[reader](url)
@@ -426,7 +427,7 @@ def test_costly_hosts_are_refused_in_seeds_and_messages() -> None:
     assert seconds(refused, enough=0.005) < 0.005
 
 
-@pytest.mark.parametrize(
+@table(
     "host",
     [
         lambda number: cjk(AUTHORITY_MAX - 5, number),
@@ -437,10 +438,6 @@ def test_costly_hosts_are_refused_in_seeds_and_messages() -> None:
         lambda number: f"xn--{number}" + "a" * 8000 + "-0" + "a" * 8000,
         lambda number: f"{number}" + "㌖㍿ﷲ" * 20,
         lambda number: cjk(14, number),
-    ],
-    ids=[
-        *("ideographs", "marks", "escaped", "escaped, short", "punycode", "long punycode"),
-        *("expanding", "honest"),
     ],
 )
 def test_the_worst_hosts_of_ten_thousand_links_are_bounded(host: Callable[[int], str]) -> None:

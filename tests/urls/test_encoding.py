@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from krowlspider.corpus.text.document import decoded
 from krowlspider.urls.encoding import codec_for, decode, encoding_named, encoding_of, known_encoding
+from tests.support.tables import table
 from tests.support.work import seconds
 
 # A byte that is no UTF-8.
@@ -13,7 +12,7 @@ END = b"<p>caf\xe9"
 META = b"<meta charset=koi8-r>"
 
 
-@pytest.mark.parametrize(
+@table(
     ("label", "expected"),
     [
         ("utf-8", "UTF-8"),
@@ -41,7 +40,7 @@ def test_what_declares_nothing_is_in_no_known_encoding() -> None:
     assert known_encoding(END, None) is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "charset", "expected"),
     [
         (META + END, "windows-1251", "windows-1251"),
@@ -80,7 +79,7 @@ def test_mark_header_document_and_bytes_count_in_turn(
     assert encoding_of(body, charset) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "piece",
     [
         *(b"<a ='", b"<!--", b"<script>", b"<meta ", b"<meta charset=", b"<", b"<a =\"'", b"<a = "),
@@ -214,7 +213,7 @@ DECLARED: list[tuple[str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("start", "encoding"), DECLARED)
+@table(("start", "encoding"), DECLARED)
 def test_crawl_and_corpus_find_the_same_declaration(start: str, encoding: str) -> None:
     page = f"{start}\n{TEXTS[encoding]}"
     body, codec = page.encode(codec_for(encoding)), codec_for(encoding)
@@ -235,7 +234,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("encoding", NAMES)
+@table("encoding", NAMES)
 def test_every_encoding_of_the_standard_is_decoded(encoding: str) -> None:
     codec = codec_for(encoding)
     width = 2 if encoding.startswith("UTF-16") else 1
@@ -247,7 +246,7 @@ def test_every_encoding_of_the_standard_is_decoded(encoding: str) -> None:
         decode(bytes(range(256)) * 2, codec, is_exact=is_exact)
 
 
-@pytest.mark.parametrize(
+@table(
     ("encoding", "body", "text"),
     [
         ("windows-1252", b"\x80\x81\x9f\xe9", "€\x81Ÿé"),

@@ -22,9 +22,10 @@ from krowlspider.urls.canonical import (
     normalise,
     port_of,
 )
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "host", "authority"),
     [
         ("https://example.com/", "example.com", "https://example.com"),
@@ -65,7 +66,7 @@ def test_normalised_url_begins_with_its_authority(text: str) -> None:
         assert domain_of(host_of(url))
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "domain"),
     [
         ("example.com", "example.com"),
@@ -119,7 +120,7 @@ def test_users_of_one_hoster_have_domains_of_their_own() -> None:
     assert domain_of("alice.github.io") != domain_of("bob.github.io")
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "domain"),
     [
         ("127.0.0.1", "127.0.0.1"),
@@ -183,7 +184,7 @@ def test_single_ports_are_listed_and_ranges_span() -> None:
     assert [port for port in range(70_000) if ports.spans(port)] == [1, *range(1024, 2001)]
 
 
-@pytest.mark.parametrize("text", ["", "a", "-1", "1-", "65536", "2-1", "1-2-3", "22", "٣", "1" * 9])
+@table("text", ["", "a", "-1", "1-", "65536", "2-1", "1-2-3", "22", "٣", "1" * 9])
 def test_what_is_no_port_or_range_is_named(text: str) -> None:
     with pytest.raises(ValueError, match=repr(text)):
         Ports(["80", text])

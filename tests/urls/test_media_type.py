@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.urls.encoding import HTML, computed_type, content_type_of
+from tests.support.tables import table
 
 PAGE = b"<!DOCTYPE html><html><a href=/x>x</a>"
 XHTML = b"<html xmlns='http://www.w3.org/1999/xhtml'><a href='/x'/></html>"
@@ -18,7 +19,7 @@ def sniffed(body: bytes, *types: bytes, options: tuple[bytes, ...] = ()) -> str:
     return computed_type(types, options, body).essence
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "charset"),
     [
         # web-platform-tests, mimesniff/mime-types/resources/mime-types.json.
@@ -54,7 +55,7 @@ def test_charset_is_the_parameter(value: str, charset: str | None) -> None:
     assert content_type_of([value.encode("latin-1")]) == ("text/html", charset)
 
 
-@pytest.mark.parametrize(
+@table(
     ("values", "essence", "charset"),
     [
         # web-platform-tests, fetch/content-type/resources/content-types.json.
@@ -87,7 +88,7 @@ UNUSABLE = [
 ]
 
 
-@pytest.mark.parametrize("types", UNUSABLE)
+@table("types", UNUSABLE)
 def test_without_a_usable_type_the_body_decides(types: list[bytes]) -> None:
     assert sniffed(PAGE, *types) == "text/html"
     assert sniffed(b"%PDF-1.4", *types) == "application/pdf"
@@ -96,7 +97,7 @@ def test_without_a_usable_type_the_body_decides(types: list[bytes]) -> None:
     assert sniffed(PAGE, *types, options=(b"x", b"nosniff")) == "text/html"
 
 
-@pytest.mark.parametrize(
+@table(
     "value",
     [
         *(b"text/plain", b"text/plain; charset=utf-8", b"application/octet-stream", b"image/png"),
@@ -116,7 +117,7 @@ def test_html_is_html_whatever_its_bytes(value: bytes) -> None:
     assert sniffed(b"\0\1\2", value, options=(b"nosniff",)) in HTML
 
 
-@pytest.mark.parametrize(
+@table(
     "tag",
     [
         *(b"<!DOCTYPE HTML", b"<!doctype html", b"<HTML", b"<head", b"<script", b"<iframe", b"<h1"),
@@ -134,7 +135,7 @@ def test_html_begins_with_one_of_these(tag: bytes) -> None:
             assert sniffed(before + tag + b"x" + end) == ""
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "essence"),
     [
         (b"<?xml version='1.0'?>" + XHTML, "application/xhtml+xml"),

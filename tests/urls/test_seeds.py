@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import URL_MAX, normalise
 from krowlspider.urls.seeds import BadSeed, Seed, SeedWords, parse_seed, parse_words, seed_text
+from tests.support.tables import table
 
 
 @pytest.mark.parametrize(
@@ -25,7 +26,7 @@ def test_a_url_is_taken_as_it_is(line: str, url: str) -> None:
     assert parse_seed(line.encode()) == Seed(url, bare=False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "url"),
     [
         ("example.com", "https://example.com/"),
@@ -63,7 +64,7 @@ def test_line_ends_byte_order_mark_and_comments_are_left_out(line: bytes) -> Non
     assert parse_seed(line) == Seed("https://example.com/", bare=True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "reason"),
     [
         (b"\xff.example.com", "UTF-8"),
@@ -141,7 +142,7 @@ _RANGES = {"depth": "0 to 32,767", "max_pages": "1 to 1,000,000,000,000", "prior
 _TAG = "give a text of 1 to 100 printable characters"
 
 
-@pytest.mark.parametrize(
+@table(
     ("words", "reason"),
     [
         ('{"dept": 2}', "unknown word 'dept': did you mean 'depth'? known are tag, depth"),

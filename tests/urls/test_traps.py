@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from krowlspider.urls.canonical import normalise
 from krowlspider.urls.scope import BODIES, HOSTS, DuplicateBodies, Scope, ScopeRules, Traps
+from tests.support.tables import table
 
 TODAY = date(2026, 11, 21)
 
@@ -27,7 +28,7 @@ def refusal(path: str, **rules: int) -> str | None:
     return traps(**rules).refusal(f"https://h.test{path}")
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         *("/", "/products/item-12345", "/1998/05/12/story.html", "/history/1914/06/28/sarajevo"),
@@ -72,7 +73,7 @@ def test_extension_is_the_end_of_the_path_in_any_case(path: str) -> None:
     assert traps(extensions=()).refusal(f"https://h.test{path}") is None
 
 
-@pytest.mark.parametrize(
+@table(
     "path",
     [
         "/events/2027-12/",

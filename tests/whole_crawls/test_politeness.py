@@ -110,15 +110,12 @@ def simulated(tmp_path: Path) -> Crawled:
         for number, stop in enumerate(STOPS):
             crawl = crawl_of(web, tmp_path, seeds, settings=DEFAULTS)
             assert isinstance(crawl, SimulatedCrawl)
-
-            def is_over(at: float = begun + stop * LONG) -> bool:
-                return clocks.now >= at
-
+            left = begun + stop * LONG - clocks.now
             if number == KILLED:
-                crawl.run_until_killed(web, is_over)
+                crawl.run_until_killed(web, left)
                 deaths.append(begun + stop * LONG)
             else:
-                crawl.script = interrupted_when(is_over)
+                crawl.script = interrupted_when(left)
                 crawl.run()
         return web.log(), deaths
 

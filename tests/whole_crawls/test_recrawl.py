@@ -29,7 +29,6 @@ from tests.support.simulated_loop import clocks
 from tests.support.simulated_web import SimulatedRawWeb, SimulatedWeb
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from tests.support.crawling import Crawl
@@ -433,11 +432,6 @@ class ChangingWeb(dict[str, Raw]):
         return super().get(path, default)
 
 
-def lasting(seconds: float) -> Callable[[], bool]:
-    end = clocks.wall() + seconds
-    return lambda: clocks.wall() >= end
-
-
 def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
     """The crawl is stopped for hours, so that days take seconds."""
     answers = ChangingWeb(
@@ -451,7 +445,7 @@ def test_a_page_comes_back_as_often_as_it_changes(tmp_path: Path):
                 tmp_path / "job",
                 arguments={"seeds": seeds},
                 settings=CONTINUOUS,
-                script=interrupted_when(lasting(LASTS)),
+                script=interrupted_when(LASTS),
             ).run()
             assert crawl.stats["finish_reason"] == "shutdown"
             stats += Counter(
@@ -499,7 +493,7 @@ def test_a_start_says_how_fresh_its_pages_stay(tmp_path: Path, answers: dict[str
                 tmp_path / "job",
                 arguments={"seeds": seeds},
                 settings=CONTINUOUS,
-                script=interrupted_when(lasting(LASTS)),
+                script=interrupted_when(LASTS),
             )
             .run()
             .log
@@ -525,9 +519,9 @@ def test_a_crawl_that_goes_on_is_polite_and_loses_nothing_when_killed(tmp_path: 
         )
         for start in range(8):
             # Some die while pages are queued or in flight.
-            crawl.run_until_killed(web, lasting(LASTS if start % 2 == 0 else 3 * start))
+            crawl.run_until_killed(web, LASTS if start % 2 == 0 else 3 * start)
             clocks.now += 24 * HOUR
-        crawl.script = interrupted_when(lasting(LASTS))
+        crawl.script = interrupted_when(LASTS)
         crawl.run()
         log = web.log()
     asked_for = Counter(entry.url for entry in pages(log))
@@ -579,7 +573,7 @@ def test_a_host_that_dies_keeps_its_pages_and_costs_one_try_a_day(
                 tmp_path / "job",
                 arguments={"seeds": seeds},
                 settings=CONTINUOUS,
-                script=interrupted_when(lasting(LASTS)),
+                script=interrupted_when(LASTS),
             ).run()
             tried[day] = len(other.requests)
             changing[day] = sum(path == "/changing" for path, _ in web.requests)

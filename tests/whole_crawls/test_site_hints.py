@@ -88,11 +88,6 @@ def json_feed(dates: dict[str, str]) -> str:
     return json.dumps({"version": "https://jsonfeed.org/version/1.1", "items": items})
 
 
-def lasting(seconds: float) -> Callable[[], bool]:
-    end = clocks.wall() + seconds
-    return lambda: clocks.wall() >= end
-
-
 def crawl(
     web: SimulatedRawWeb, folder: Path, script: Script | None = None, **settings: Any
 ) -> tuple[Crawl, list[str]]:
@@ -102,7 +97,7 @@ def crawl(
         folder / "job",
         arguments={"seeds": write_seeds(folder / "seeds.txt", [web.url(HOST, "/")])},
         settings={**SETTINGS, **settings},
-        script=script or interrupted_when(lasting(LASTS)),
+        script=script or interrupted_when(LASTS),
     ).run()
     return done, sorted(path for path, _ in web.requests if path != "/robots.txt")
 
@@ -196,11 +191,11 @@ def test_a_submission_brings_its_pages_forward_once_its_key_is_right(tmp_path: P
                 yield given.done
                 said.append(given.result())
                 # Its key is checked within the delay of the host.
-                yield lasting(20)
+                yield 20
             elsewhere = submit("http://b.test/", key=KEY)
             yield elsewhere.done
             said.append(elsewhere.result())
-            yield lasting(LASTS)
+            yield LASTS
             interrupt()
 
         site.changed = {"/p3": clocks.wall()}
@@ -244,8 +239,8 @@ def test_a_key_file_that_cannot_be_read_ends_its_check(tmp_path: Path) -> None:
                 given = submit(f"{site.root}/p3", key=key)
                 yield given.done
                 said.append(given.result()[0])
-                yield lasting(60)
-            yield lasting(LASTS)
+                yield 60
+            yield LASTS
             interrupt()
 
         _, asked = crawl(web, tmp_path, give(), **ON, RETRY_TIMES=0)

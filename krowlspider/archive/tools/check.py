@@ -36,7 +36,7 @@ from krowlspider.archive.indexes import (
     place_of_original,
 )
 from krowlspider.archive.payload import has_digest, is_checkable, payload_of, without_head
-from krowlspider.archive.reading import Advance, Member, ignore
+from krowlspider.archive.reading import Advance, GzipMember, ignore
 from krowlspider.archive.tools.inputs import files_in, read_records
 from krowlspider.archive.tools.mend import salvaged_from
 
@@ -308,7 +308,7 @@ class _FileCheck:
     def _problem(self, offset: int, what: str) -> None:
         self._report.add(self._path.name, offset, what)
 
-    def _check_record(self, member: Member, record: WarcRecord) -> None:
+    def _check_record(self, member: GzipMember, record: WarcRecord) -> None:
         self._report.records += 1
         for is_fault, what in faults_in(record):
             (self._report.add if is_fault else self._report.warn)(
@@ -333,7 +333,7 @@ class _FileCheck:
             line = cdxj.parse(text.encode())
             self._captures[_essence(line)] = line
 
-    def _note_revisit(self, record: WarcRecord, block: bytes, member: Member) -> None:
+    def _note_revisit(self, record: WarcRecord, block: bytes, member: GzipMember) -> None:
         line = cdxj.capture_of(record, block, member, self._path.name)
         if (original := place_of_original(record.headers)) is not None:
             digest = "" if line is None else line.digest

@@ -15,7 +15,7 @@ from krowlspider.archive.cdxj import REVISIT, IndexLine, index_file, index_path,
 from krowlspider.archive.disk import ArchiveError, RecordError, write_durably
 from krowlspider.archive.indexes import SoughtOriginals, parsed_lines
 from krowlspider.archive.payload import Decode, media_type
-from krowlspider.archive.reading import Advance, Member, ignore, read_member
+from krowlspider.archive.reading import Advance, GzipMember, ignore, read_member
 from krowlspider.archive.tools.inputs import records_of, refuse_same
 from krowlspider.urls.gemini import host_in
 
@@ -173,7 +173,7 @@ def _ids(record: WarcRecord, name: str) -> list[str]:
     return list(record.headers.get_multiple(name))
 
 
-def _line(member: Member, record: WarcRecord, file: str) -> tuple[IndexLine | None, bytes]:
+def _line(member: GzipMember, record: WarcRecord, file: str) -> tuple[IndexLine | None, bytes]:
     """Return the index line of a record that may be chosen, and its block."""
     if record.headers.get("WARC-Type") not in _CHOSEN:
         return None, b""

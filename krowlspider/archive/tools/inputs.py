@@ -18,7 +18,7 @@ from backports.zstd import ZstdDecompressor, ZstdDict, ZstdError
 from krowlspider.archive import cdxj, gemini
 from krowlspider.archive.disk import RecordError
 from krowlspider.archive.payload import Decode, header, media_type
-from krowlspider.archive.reading import ALL, Advance, Damage, Member, ignore, read_readable
+from krowlspider.archive.reading import ALL, Advance, Damage, GzipMember, ignore, read_readable
 from krowlspider.errors import KrowlError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def read_records(
     advance: Advance = ignore,
     start: int = 0,
     most: int = ALL,
-) -> Iterator[tuple[Member, WarcRecord]]:
+) -> Iterator[tuple[GzipMember, WarcRecord]]:
     """Yield each record from ``start`` on, as it is stored and as it is read.
 
     Damage is passed over as by `read_readable`, whose arguments these are. Behind bytes that are
@@ -137,8 +137,8 @@ def read_records(
 
 
 def _fitting(
-    members: Iterator[Member], damage: Damage, advance: Advance
-) -> Iterator[tuple[Member, WarcRecord]]:
+    members: Iterator[GzipMember], damage: Damage, advance: Advance
+) -> Iterator[tuple[GzipMember, WarcRecord]]:
     """Yield the members that are one record each, up to damage between them."""
     try:
         for member in members:
@@ -153,7 +153,7 @@ def _fitting(
 
 def records_of(
     path: Path, advance: Advance, damaged: list[tuple[str, int, str]]
-) -> Iterator[tuple[Member, WarcRecord]]:
+) -> Iterator[tuple[GzipMember, WarcRecord]]:
     """Yield the records of a file as `read_records`. Raises OSError.
 
     The first thousand places of damage go to ``damaged``: name of the file, offset, reason.
@@ -218,7 +218,7 @@ def _cut_plain(stream: BinaryIO) -> int | None:
     return None
 
 
-def _plain_records(stream: BinaryIO, start: int, most: int) -> Iterator[Member]:
+def _plain_records(stream: BinaryIO, start: int, most: int) -> Iterator[GzipMember]:
     """Yield each record with the empty lines behind it."""
     offset, size = start, os.fstat(stream.fileno()).st_size
     while offset < size:
@@ -238,11 +238,11 @@ def _plain_records(stream: BinaryIO, start: int, most: int) -> Iterator[Member]:
         whole = block + lines
         stream.seek(offset)
         content = stream.read(min(whole, most))
-        yield Member(offset, whole, content, whole - len(content))
+        yield GzipMember(offset, whole, content, whole - len(content))
         offset += whole
 
 
-def _zstd_frames(stream: BinaryIO, start: int) -> Iterator[Member]:
+def _zstd_frames(stream: BinaryIO, start: int) -> Iterator[GzipMember]:
     size = os.fstat(stream.fileno()).st_size
     dictionary, first = _dictionary(stream)
     offset = max(first, start)
@@ -268,7 +268,7 @@ def _dictionary(stream: BinaryIO) -> tuple[ZstdDict | None, int]:
         raise RecordError(0, f"not a dictionary: {error}") from error
 
 
-def _zstd_frame(stream: BinaryIO, offset: int, dictionary: ZstdDict | None) -> Member:
+def _zstd_frame(stream: BinaryIO, offset: int, dictionary: ZstdDict | None) -> GzipMember:
     decoder, fed = ZstdDecompressor(dictionary), 0
     content: list[bytes] = []
     stream.seek(offset)
@@ -281,7 +281,7 @@ def _zstd_frame(stream: BinaryIO, offset: int, dictionary: ZstdDict | None) -> M
             content.append(decoder.decompress(piece))
         except ZstdError as error:
             raise RecordError(offset, f"not a Zstandard frame: {error}") from error
-    return Member(offset, fed - len(decoder.unused_data), b"".join(content))
+    return GzipMember(offset, fed - len(decoder.unused_data), b"".join(content))
 
 
 # Different hosts, or media types, that are counted by name.
@@ -329,7 +329,9 @@ def count_files(paths: Iterable[Path], decode: Decode, advance: Advance = ignore
     return stats
 
 
-def _count(stats: WarcStats, member: Member, record: WarcRecord, file: str, decode: Decode) -> None:
+def _count(
+    stats: WarcStats, member: GzipMember, record: WarcRecord, file: str, decode: Decode
+) -> None:
     kind = record.headers.get("WARC-Type") or ""
     stats.records[kind] += 1
     stats.stored_bytes += member.length

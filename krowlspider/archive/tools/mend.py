@@ -19,7 +19,7 @@ from krowlspider.archive.disk import (
 )
 from krowlspider.archive.reading import (
     Advance,
-    Member,
+    GzipMember,
     Synced,
     ignore,
     ignore_damage,
@@ -153,7 +153,7 @@ def _whole_records(stream: BinaryIO, name: str, advance: Advance) -> _Whole:
     return whole
 
 
-def _add(whole: _Whole, member: Member) -> None:
+def _add(whole: _Whole, member: GzipMember) -> None:
     """Count a member that follows, and add its index line."""
     whole.records += 1
     whole.last = member.offset

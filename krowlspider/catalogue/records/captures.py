@@ -12,7 +12,7 @@ from krowlspider.archive.payload import body_of, head_bytes, header, status_of, 
 from krowlspider.archive.write.records import SEED_TAG
 from krowlspider.catalogue.columns import TABLES
 from krowlspider.catalogue.records.content import (
-    Head,
+    PageHead,
     clean,
     head_of,
     languages_of,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.cdxj import IndexLine
     from krowlspider.catalogue.sinks import Row
-    from krowlspider.gemini.gemtext import Document
+    from krowlspider.gemini.gemtext import Gemtext
 
 # Bytes of a block that are read, and of a decoded body; of larger ones only the head counts.
 BLOCK_MAX = 16 * 1024 * 1024
@@ -39,7 +39,7 @@ _HEAD_MAX = 64 * 1024
 # Characters of the target of a redirect.
 _URL_MAX = 16 * 1024
 _NAMES = tuple(column.name for column in TABLES["fetch"])
-_NO_HEAD = Head(None, None, None, None, None, None)
+_NO_HEAD = PageHead(None, None, None, None, None, None)
 _NO_NOTE = (None,) * 5
 _LANG = re.compile(r";[ \t]*lang=([^;]*)", re.IGNORECASE)
 _TEXTS = re.compile(r"text/|.*(?:xml|json|javascript)$")
@@ -95,7 +95,7 @@ def _number(text: str | None) -> float | None:
         return None
 
 
-class Capture:
+class CapturedRecord:
     """A response or revisit of HTTP or Gemini, with the line that the index has of it."""
 
     def __init__(self, record: WarcRecord, line: IndexLine):
@@ -105,7 +105,7 @@ class Capture:
         self.is_revisit = self.fields.get("WARC-Type") == "revisit"
         self.is_large = record.content_length > BLOCK_MAX
         self.block = record.reader.read(_HEAD_MAX if self.is_large else record.content_length)
-        self.message: gemini.Message | None = None
+        self.message: gemini.GeminiMessage | None = None
         if gemini.is_gemini(self.fields.get("Content-Type")):
             self.message = gemini.read(self.block)
             self.head, status = b"", self.message.status
@@ -158,7 +158,7 @@ class Capture:
         return self.type.essence in HTML
 
     @cached_property
-    def gemtext(self) -> Document | None:
+    def gemtext(self) -> Gemtext | None:
         """What it is as gemtext; None if it is none."""
         if self.message is None or self.type.essence != gemini.GEMTEXT:
             return None
@@ -187,7 +187,7 @@ class Capture:
         return found[1].strip('"') if found else ""
 
     @cached_property
-    def says(self) -> Head:
+    def says(self) -> PageHead:
         """What its head says, if it is HTML; the title of gemtext."""
         if self.gemtext is not None:
             return _NO_HEAD._replace(title=clean(self.gemtext.title) or None)
@@ -228,14 +228,14 @@ def time_of(date: str, timestamp: str) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def _languages(capture: Capture) -> str | None:
+def _languages(capture: CapturedRecord) -> str | None:
     if capture.gemtext is not None:
         return languages_of_text(capture.gemtext.text)
     has_text = capture.body and capture.is_html
     return languages_of(capture.body, capture.type.charset) if has_text else None
 
 
-def fetch_row(capture: Capture, segment: str) -> Row:
+def fetch_row(capture: CapturedRecord, segment: str) -> Row:
     """Return the row of the table "fetch" without the crawl, as far as no `Note` tells it."""
     line, parts, says, url = capture.line, capture.parts, capture.says, capture.url
     essence, body = capture.type.essence, capture.body

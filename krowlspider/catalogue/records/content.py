@@ -21,7 +21,7 @@ from krowlspider.urls.page.links import MAX_LANG, MAX_TITLE, read_text
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.gemini.gemtext import Document
+    from krowlspider.gemini.gemtext import Gemtext
 
 # Characters of a description and of a value of a pair that are kept, pairs and types of a page,
 # and links of a page with the characters of their text.
@@ -59,7 +59,7 @@ _LINKS = Plan(
 )
 
 
-class Head(NamedTuple):
+class PageHead(NamedTuple):
     """What a page says of itself; JSON values are text, None without any."""
 
     title: str | None
@@ -78,7 +78,7 @@ class Link(NamedTuple):
     rel: str | None
 
 
-def head_of(body: bytes, url: str, charset: str | None) -> Head:
+def head_of(body: bytes, url: str, charset: str | None) -> PageHead:
     """Return what the HTML of ``url`` says of itself; ``charset`` is that of the HTTP header."""
     found, (metas, alternates) = _HEAD.extract_grouped(bounded(body), encoding_of(body, charset))
     titles, langs, bases, scripts = found
@@ -95,7 +95,7 @@ def head_of(body: bytes, url: str, charset: str | None) -> Head:
         [clean(language[0]), normalise(href[0], base) or clean(href[0])]
         for language, href in alternates[:_PAIRS_MAX]
     ]
-    return Head(
+    return PageHead(
         clean("".join(titles[:1]), MAX_TITLE) or None,
         description or None,
         _json(graph[:_PAIRS_MAX]),
@@ -117,7 +117,7 @@ def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
             yield Link(target, clean("".join(texts), _TEXT_MAX) or None, rel or None)
 
 
-def gemtext_links(page: Document, url: str) -> Iterator[Link]:
+def gemtext_links(page: Gemtext, url: str) -> Iterator[Link]:
     """Yield the links of a page of gemtext in their order, the first LINKS_MAX of them."""
     for link in page.links[:LINKS_MAX]:
         target = normalise_archived(link.url_reference, url)

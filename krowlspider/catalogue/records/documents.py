@@ -24,7 +24,7 @@ from krowlspider.urls.robots_groups import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from krowlspider.catalogue.records.captures import Capture
+    from krowlspider.catalogue.records.captures import CapturedRecord
     from krowlspider.catalogue.sinks import Row
 
 # Sitemaps of a robots.txt that are kept, and characters of each.
@@ -33,7 +33,7 @@ _URL_MAX = 2048
 _KINDS = {"urlset": "urlset", "sitemapindex": "index"}
 
 
-def robots_row(capture: Capture) -> Row:
+def robots_row(capture: CapturedRecord) -> Row:
     """Return the row of a robots.txt. What its rules are is null unless its status is 200."""
     row = _common(capture)
     if not capture.has_page or capture.is_revisit:
@@ -69,7 +69,7 @@ def _seconds(text: str) -> float | None:
     return None
 
 
-def sitemap_row(capture: Capture) -> Row | None:
+def sitemap_row(capture: CapturedRecord) -> Row | None:
     """Return the row of a sitemap by the protocol of sitemaps.org; None of anything else."""
     path = capture.parts.path.lower()
     is_xml = capture.type.essence.endswith("xml") or path.endswith((".xml", ".xml.gz"))
@@ -93,7 +93,7 @@ def sitemap_row(capture: Capture) -> Row | None:
     }
 
 
-def link_rows(capture: Capture) -> Iterator[Row]:
+def link_rows(capture: CapturedRecord) -> Iterator[Row]:
     """Yield the rows of the links of a page with status 200, or of gemtext."""
     if capture.gemtext is not None:
         links = gemtext_links(capture.gemtext, capture.url)
@@ -115,7 +115,7 @@ def link_rows(capture: Capture) -> Iterator[Row]:
         }
 
 
-def _common(capture: Capture) -> Row:
+def _common(capture: CapturedRecord) -> Row:
     """Return the columns that these tables share, null those of `robots_row`."""
     return {
         "url_surtkey": capture.line.key,

@@ -26,7 +26,7 @@ _URL = re.compile(
 _PORT = re.compile(r":([0-9]{1,5})$")
 
 
-class Host(NamedTuple):
+class HostColumns(NamedTuple):
     """The columns of a host name, in their order in the table."""
 
     name: str
@@ -51,7 +51,7 @@ class Parts(NamedTuple):
     query: str | None
 
 
-def split(url: str) -> tuple[Host, Parts]:
+def split(url: str) -> tuple[HostColumns, Parts]:
     """Return the columns of a URL of any scheme; the port is None unless the URL names one."""
     found = _URL.match(url)
     if found is None:
@@ -65,11 +65,11 @@ def split(url: str) -> tuple[Host, Parts]:
 
 
 @lru_cache(maxsize=NAMES)
-def host_of(name: str) -> Host:
+def host_of(name: str) -> HostColumns:
     """Return the columns of a host name, which is in brackets if it is an IPv6 address."""
     name = name.lower()
     if name.startswith("[") or _ADDRESS.fullmatch(name):
-        return Host(name)
+        return HostColumns(name)
     name = _ascii(unquote(name).lower()).removesuffix(".")
     labels = name.split(".")[::-1]
     first: list[str | None] = [*labels[:5]]
@@ -77,7 +77,7 @@ def host_of(name: str) -> Host:
     listed = ".".join(map(_as_listed, labels[::-1])) if "xn--" in name else name
     registry, private = _sections()
     domains = (*_below(name, listed, registry), *_below(name, listed, private))
-    return Host._make((name, *first, *domains, ".".join(labels)))
+    return HostColumns._make((name, *first, *domains, ".".join(labels)))
 
 
 def _ascii(name: str) -> str:

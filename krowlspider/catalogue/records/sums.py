@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from krowlspider.catalogue.records.captures import Capture
+    from krowlspider.catalogue.records.captures import CapturedRecord
     from krowlspider.catalogue.sinks import Row
 
 _OUTCOMES = {2: "successes", 3: "redirects", 4: "client_errors", 5: "server_errors"}
@@ -26,7 +26,7 @@ class Hosts:
     def __init__(self) -> None:
         self._rows: dict[str, dict[str, Any]] = {}
 
-    def add(self, capture: Capture) -> None:
+    def add(self, capture: CapturedRecord) -> None:
         host, port = capture.host, capture.parts.port
         if capture.message is not None:
             # A Gemini server is a host of its own, as in the frontier.
@@ -83,7 +83,7 @@ class Pages:
         self._filename = filename
         self._pages: dict[str, _Page] = {}
 
-    def add(self, capture: Capture) -> None:
+    def add(self, capture: CapturedRecord) -> None:
         if capture.is_robots or capture.line.method:
             return
         time, page = capture.time, self._pages.get(capture.url)
@@ -107,7 +107,7 @@ class Pages:
         if seed is not None and (page := self._pages.get(url)) is not None:
             page.seed = seed
 
-    def _take_body(self, page: _Page, capture: Capture) -> None:
+    def _take_body(self, page: _Page, capture: CapturedRecord) -> None:
         has_body = capture.has_page and capture.digest is not None
         if has_body and capture.digest != page.digest:
             page.digest, page.last_change = capture.digest, capture.time

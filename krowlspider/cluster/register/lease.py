@@ -37,7 +37,7 @@ import msgspec
 from krowlspider.cluster.membership import SEED_SIZE, ClusterError, UnansweredError
 from krowlspider.cluster.register.port import Register, Step, step, unchanged
 from krowlspider.cluster.ring.live_members import RegisterEntry, dead_record
-from krowlspider.cluster.ring.ring import BadRecordError, Claims, Member, Record
+from krowlspider.cluster.ring.ring import BadRecordError, Claims, Member, MemberRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -390,7 +390,7 @@ class MemberLease:
         began = monotonic()
         session = await self._register.open_session(self.own.id, self._ttl)
         self._sessions.add(session)
-        record = Record(self.own, self.claims, leaving=self.leaving).dumps()
+        record = MemberRecord(self.own, self.claims, leaving=self.leaving).dumps()
         lock = step("lock", self.key, record, Session=session)
         join_steps = *self._pending_nodes.join_steps, *await self._seed.join_steps()
         if await self._register.change(unchanged(self.key, entry), lock, *join_steps):
@@ -418,7 +418,7 @@ class MemberLease:
     async def release(self, session: str, claims: Claims) -> None:
         """End the session. The key stays, without a session: with claims this node is waited for,
         without any it has left."""
-        record = Record(self.own, claims).dumps()
+        record = MemberRecord(self.own, claims).dumps()
         await self._register.change(step("unlock", self.key, record, Session=session))
         await self._register.end_session(session)
 
@@ -426,7 +426,7 @@ class MemberLease:
 def in_use(node: str, holder: RegisterEntry) -> str:
     """Return the error text for a node id whose key another process holds."""
     try:
-        address = Record.loads(node, holder.value).member.address
+        address = MemberRecord.loads(node, holder.value).member.address
     except BadRecordError:
         address = ""
     return (

@@ -23,7 +23,7 @@ from krowlspider.cluster.register.lease import (
 from krowlspider.cluster.register.port import PAGES, Register, Service, SessionGoneError, step
 from krowlspider.cluster.register.state import WAIT, read_register, refuse_same_redis, remove_dead
 from krowlspider.cluster.ring.live_members import LiveMembers, RegisterEntry
-from krowlspider.cluster.ring.ring import BadRecordError, Claims, Counters, Member, Record
+from krowlspider.cluster.ring.ring import BadRecordError, Claims, Counters, Member, MemberRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -95,7 +95,7 @@ class RegisteredMembership:
         self._lease.own = member
 
     @property
-    def members(self) -> Mapping[str, Record]:
+    def members(self) -> Mapping[str, MemberRecord]:
         return self._live.members
 
     @property
@@ -163,7 +163,7 @@ class RegisteredMembership:
         await self._leave(self._lease.claims)
 
     async def publish(self, claims: Claims, *, leaving: bool = False) -> None:
-        record = Record(self.own, claims, leaving=leaving)
+        record = MemberRecord(self.own, claims, leaving=leaving)
         async with self._publishing:
             # A new session begins with these, should this one end meanwhile.
             self._lease.claims, self._lease.leaving = claims, leaving
@@ -288,7 +288,7 @@ class RegisteredMembership:
         records = {f"{self._root}/nodes/{r.member.id}": r.dumps() for r in others}
         return {**records, **self._pending.others(), **self._kept}
 
-    async def _store(self, record: Record) -> bool:
+    async def _store(self, record: MemberRecord) -> bool:
         """Write the record into our key and read the view; False if the key has changed before.
 
         So a store that the register does after it was given up comes before a later one, or fails.
@@ -339,7 +339,7 @@ class RegisteredMembership:
             self._on_change()
         return True
 
-    def _tell(self, before: Mapping[str, Record]) -> None:
+    def _tell(self, before: Mapping[str, MemberRecord]) -> None:
         names = ", ".join(sorted(self.members))
         if not before:
             logger.info("Joined the cluster %s; its nodes: %s", self._cluster, names)

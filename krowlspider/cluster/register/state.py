@@ -12,7 +12,7 @@ from krowlspider.cluster.register.lease import PENDING, NodeInfo
 from krowlspider.cluster.register.port import Register, step, unchanged
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.live_members import RegisterEntry, dead_record
-from krowlspider.cluster.ring.ring import BadRecordError, Member, Record, Ring, load_counters
+from krowlspider.cluster.ring.ring import BadRecordError, Member, MemberRecord, Ring, load_counters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,7 +30,7 @@ class RegisterState:
     """
 
     epoch: int
-    members: Mapping[str, Record]
+    members: Mapping[str, MemberRecord]
     pending_nodes: Mapping[str, NodeInfo]
     unreadable: Mapping[str, str]
 
@@ -113,12 +113,12 @@ async def read_register(register: Register, cluster: str) -> RegisterState | Non
     parts: defaultdict[str, dict[str, RegisterEntry]] = defaultdict(dict)
     for entry in entries:
         parts[entry.key.split("/")[2]][entry.node] = entry
-    members: dict[str, Record] = {}
+    members: dict[str, MemberRecord] = {}
     unreadable: dict[str, str] = {}
     for node, entry in parts["nodes"].items():
         if entry.session:
             try:
-                members[node] = Record.loads(node, entry.value)
+                members[node] = MemberRecord.loads(node, entry.value)
             except BadRecordError as error:
                 unreadable[node] = str(error)
         elif (dead := dead_record(entry)) is not None:
@@ -130,10 +130,10 @@ async def read_register(register: Register, cluster: str) -> RegisterState | Non
     return RegisterState(epoch, members, pending, unreadable)
 
 
-def refuse_same_redis(own: Member, others: Mapping[str, Record | NodeInfo]) -> None:
+def refuse_same_redis(own: Member, others: Mapping[str, MemberRecord | NodeInfo]) -> None:
     """:raises ClusterError: another node has the Redis of ``own``"""
     for node, each in others.items():
-        redis = each.member.redis if isinstance(each, Record) else each.redis
+        redis = each.member.redis if isinstance(each, MemberRecord) else each.redis
         if own.redis and redis == own.redis and node != own.id:
             raise same_redis(node)
 
@@ -188,7 +188,7 @@ async def remove_dead(register: Register, root: str, node: str, index: int) -> N
     )
 
 
-def _ring(records: Iterable[Record]) -> Ring | None:
+def _ring(records: Iterable[MemberRecord]) -> Ring | None:
     staying = [record.member for record in records if not record.leaving]
     return Ring(staying) if staying else None
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
-from krowlspider.cluster.ring.ring import Claims, Member, Record, Ring
+from krowlspider.cluster.ring.ring import Claims, Member, MemberRecord, Ring
 from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Reading:
     dead: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, epoch: int, records: Mapping[str, Record]) -> Reading:
+    def of(cls, epoch: int, records: Mapping[str, MemberRecord]) -> Reading:
         staying = tuple(record.member for record in records.values() if not record.leaving)
         claims = {node: record.claims for node, record in records.items()}
         dead = frozenset(node for node, record in records.items() if record.dead)

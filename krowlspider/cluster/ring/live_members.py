@@ -32,7 +32,7 @@ from krowlspider.cluster.ring.ring import (
     POINTS,
     BadRecordError,
     Counters,
-    Record,
+    MemberRecord,
     Weight,
     load_counters,
 )
@@ -55,12 +55,12 @@ class RegisterEntry:
         return self.key.rpartition("/")[2]
 
 
-def dead_record(entry: RegisterEntry) -> Record | None:
+def dead_record(entry: RegisterEntry) -> MemberRecord | None:
     """Return the record of a node that died with claims; None for a live one, or one that left."""
     if entry.session:
         return None
     with suppress(BadRecordError):
-        record = Record.loads(entry.node, entry.value)
+        record = MemberRecord.loads(entry.node, entry.value)
         return replace(record, dead=True) if record.claims else None
     return None
 
@@ -74,7 +74,7 @@ class LiveMembers:
     """
 
     def __init__(self, own: str, ttl: float, delay: float) -> None:
-        self.members: Mapping[str, Record] = {}
+        self.members: Mapping[str, MemberRecord] = {}
         self.epoch = 0
         # Index in the register of the last change of our own key.
         self.modified = 0
@@ -91,7 +91,9 @@ class LiveMembers:
         """
         by_id = {entry.node: entry for entry in entries}
         found = {
-            node: Record.loads(node, entry.value) for node, entry in by_id.items() if entry.session
+            node: MemberRecord.loads(node, entry.value)
+            for node, entry in by_id.items()
+            if entry.session
         }
         dead: dict[str, tuple[int, float]] = {}
         for node, entry in by_id.items():
@@ -112,7 +114,7 @@ class LiveMembers:
         }
         return before != self.members
 
-    def news(self, before: Mapping[str, Record]) -> list[str]:
+    def news(self, before: Mapping[str, MemberRecord]) -> list[str]:
         """Return what has changed since the members were ``before``, a sentence for each node.
 
         If there were none, return only which members are dead.

@@ -209,7 +209,7 @@ class BadRecordError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class MemberRecord:
     """A member, what it claims, and the counters of its last heartbeat.
 
     A member that is ``leaving`` is in no ring; its claims lock what it has. A ``dead`` one has lost
@@ -234,7 +234,7 @@ class Record:
         return msgspec.json.encode(stored)
 
     @classmethod
-    def loads(cls, node: str, text: bytes) -> Record:
+    def loads(cls, node: str, text: bytes) -> MemberRecord:
         """Return the record of ``node``.
 
         :raises BadRecordError: ``text`` is not from `dumps`, or of another version

@@ -78,7 +78,7 @@ def _wait(times: int) -> float:
 
 
 class Streams:
-    """The `Source` of a `Forwarder` that sends ``outbox`` to the lists of ``spider``.
+    """The `MessageSource` of a `Forwarder` that sends ``outbox`` to the lists of ``spider``.
 
     ``own`` is the node that sends. ``again`` counts messages that were sent before.
     """
@@ -182,7 +182,7 @@ _FLUSH = 1.0
 _BACKOFF = (1.0, 30.0)
 
 
-class Source(Protocol):
+class MessageSource(Protocol):
     """Messages that wait by owner, first in, first out."""
 
     def owners(self) -> Iterable[str]:
@@ -236,7 +236,7 @@ class Forwarder:
 
     def __init__(
         self,
-        source: Source,
+        source: MessageSource,
         client_for: Callable[[str], Redis | None],
         key: str,
         *,

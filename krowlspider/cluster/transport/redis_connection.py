@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio.connection import AbstractConnection
 
-    from krowlspider.cluster.ring.ring import Record
+    from krowlspider.cluster.ring.ring import MemberRecord
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ class RedisClients:
                 raise ClusterError(f"{shown(url)}: {error}") from error
         return self._clients[url]
 
-    def of_member(self, record: Record | None) -> Redis | None:
+    def of_member(self, record: MemberRecord | None) -> Redis | None:
         """Return the client of a node, None if it takes no messages."""
         # A node that leaves may not read messages that arrive now, and a dead one may not return:
         # what waits here goes to the new owner then.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from xxhash import xxh3_64_hexdigest
 
-from krowlspider.corpus.optouts import SIGNALS, Signal
+from krowlspider.corpus.optouts import SIGNALS, OptOutSignal
 from krowlspider.corpus.quality.measures import BadWords, Measures, entries_of
 from krowlspider.corpus.quality.personal_data import KINDS
 from krowlspider.corpus.text.document import LANGUAGES, MACRO, Document
@@ -78,7 +78,7 @@ class Rules:
     numbers: bool = False
     source: dict[str, Any] = field(default_factory=dict)
 
-    def judge(self, document: Document, url: str, signals: list[Signal]) -> Rejected | None:
+    def judge(self, document: Document, url: str, signals: list[OptOutSignal]) -> Rejected | None:
         """Return why a page is rejected; None if it is accepted.
 
         The value of a signal is the id of the record that says it.

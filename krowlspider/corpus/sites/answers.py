@@ -10,7 +10,7 @@ import msgspec
 from krowlspider.corpus.optouts import (
     AI_TXT,
     TDM,
-    Scope,
+    UseScope,
     content_signals,
     matches,
     path_of,
@@ -71,7 +71,7 @@ class Site(msgspec.Struct, omit_defaults=True):
     usage: list[tuple[str, list[str]]] = []
     access: list[tuple[str, bool]] = []
     licences: list[str] = []
-    terms: list[Scope] | None = None
+    terms: list[UseScope] | None = None
 
     @property
     def says_nothing(self) -> bool:

@@ -32,8 +32,8 @@ from krowlspider.corpus.optouts import (
     RSL_UNKNOWN,
     TDM,
     YES,
-    Scope,
-    Signal,
+    OptOutSignal,
+    UseScope,
     licences_of,
     signals,
     terms_in,
@@ -361,28 +361,28 @@ class _Licence(NamedTuple):
     of the record that names it."""
 
     record_id: str
-    terms: list[Scope] | None
+    terms: list[UseScope] | None
 
 
-def signals_of(page: Page, found: Document, sites: SiteFile | None) -> list[Signal]:
+def signals_of(page: Page, found: Document, sites: SiteFile | None) -> list[OptOutSignal]:
     """Return the signals for a page, sorted, each once for each record that says it.
 
     Without ``sites`` only the page itself counts.
     """
     answers = sites.answers_for(page.url) if sites is not None else []
-    heard = {Signal(name, page.record_id) for name in signals(page.headers, found.metas)}
+    heard = {OptOutSignal(name, page.record_id) for name in signals(page.headers, found.metas)}
     for answer in answers:
         for name in answer.signals_for(page.url, page.kind):
             # A reservation of the page replaces that of its site.
             if name != TDM or TDM in signals(page.headers, found.metas, [TDM]):
-                heard.add(Signal(name, answer.record_id))
+                heard.add(OptOutSignal(name, answer.record_id))
     heard.update(_licensed(page, found, sites, answers))
     return sorted(heard)
 
 
 def _licensed(
     page: Page, found: Document, sites: SiteFile | None, answers: list[Site]
-) -> Iterator[Signal]:
+) -> Iterator[OptOutSignal]:
     """Yield what licences say: those of the page itself have precedence over those of its site
     (RSL 1.0, section 4.9)."""
     urls = [*licences_of(page.headers, page.url), *found.licences.urls]
@@ -396,11 +396,13 @@ def _licensed(
     ]
     said: set[str] = set()
     for licences in filter(None, (own, others)):
-        yield from (Signal(RSL_UNKNOWN, each.record_id) for each in licences if each.terms is None)
+        yield from (
+            OptOutSignal(RSL_UNKNOWN, each.record_id) for each in licences if each.terms is None
+        )
         verdicts = _verdicts(page.url, licences)
         for use, (verdict, record_id) in verdicts.items():
             if use not in said and verdict != YES:
-                yield Signal(f"rsl:{use}={verdict}", record_id)
+                yield OptOutSignal(f"rsl:{use}={verdict}", record_id)
         said |= verdicts.keys()
 
 

@@ -25,7 +25,7 @@ from krowlspider.fetch.proxy.protocols import (
     connect_by_http,
     connect_by_socks5,
 )
-from krowlspider.fetch.tcp import Order, Overtaken, Race, connect_failure
+from krowlspider.fetch.tcp import AddressOrder, Overtaken, Race, connect_failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ class ProxyDialer:
         """
         race = Race(
             self._clock,
-            Order(await self._addresses(proxy, limit)),
+            AddressOrder(await self._addresses(proxy, limit)),
             partial(self._attempt, proxy),
             limit=limit,
             next_after=(ProxyFailed,),

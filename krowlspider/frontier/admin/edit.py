@@ -12,16 +12,16 @@ from krowlspider.frontier.stopped import change_batch, drop_entries, give_back, 
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import authorities_of, host_in, poison_prefix
 from krowlspider.frontier.store.store import Store, entry_keys
-from krowlspider.urls.canonical import port_of
-from krowlspider.urls.seeds import Blocks
+from krowlspider.urls.canonical import name_of, port_of
+from krowlspider.urls.seeds import Blocks, rule_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from krowlspider.frontier.frontier import Frontier
 
-# Hosts on disk that are looked at for a rule of many names: about 50 ms.
-LOOKED_AT = 5000
+# Hosts on disk that are looked at for a rule of many names: some milliseconds.
+LOOKED_AT = 1000
 # Hosts that are named.
 NAMED = 5
 
@@ -83,14 +83,19 @@ def covered_hosts(frontier: Frontier, rule: str) -> tuple[list[Host], bool]:
     """Return the hosts that a rule of `block_rule` covers, and whether these are all of them."""
     in_memory = frontier.schedule.cache.hosts
     rules, store = Blocks([(rule, "")]), frontier.store
-    # Copies: a host that was only asked for is in memory too.
-    known = {name: host for name, host in in_memory.items() if host.record or host.has_work}
-    found = {name: host for name, host in known.items() if rules.rule_of(name) is not None}
+    # Each name that a rule covers contains its text, which is found much faster than the rule.
+    text = name_of(rule_name(rule))
+    found = {
+        name: host
+        for name, host in in_memory.items()
+        # A host that was only asked for is in memory too.
+        if text in name and (host.record or host.has_work) and rules.rule_of(name) is not None
+    }
     is_all = True
     if rule[-1] in ",)":
         looked_at = [host_in(key) for key, _ in islice(store.firsts(schema.QUEUE), LOOKED_AT)]
         is_all = len(looked_at) < LOOKED_AT
-        names = [name for name in looked_at if rules.rule_of(name) is not None]
+        names = [name for name in looked_at if text in name and rules.rule_of(name) is not None]
     else:
         names = list(hosts_named(store, rule))
     for name in names:

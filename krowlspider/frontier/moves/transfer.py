@@ -93,7 +93,7 @@ def give_up(
     queued = [key for key in kept if key[:1] == schema.QUEUE]
     if frontier.budget.most:
         gone = host.queue.queued - len(queued)
-        frontier.budget.charge(host.domain, -gone - host.queue.done)
+        frontier.budget.add(host.domain, -gone - host.queue.done)
     frontier.queues.keep(host, queued)
     frontier.budget.end_batch(batch)
     if kept:
@@ -149,7 +149,7 @@ def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
     frontier.seen.mark(host.name, [each.key for each in new if each.key is not None])
     frontier.queues.append(host, new, batch)
     if frontier.budget.most:
-        frontier.budget.charge(host.domain, len(new))
+        frontier.budget.add(host.domain, len(new))
     for url, state in part.seeds:
         take_state(frontier.store, url, state, batch)
     if frontier.pages is not None:
@@ -207,7 +207,7 @@ def _merge(frontier: Frontier, host: Host, other: Host) -> None:
         total = getattr(host.queue, name) + getattr(other.queue, name)
         setattr(host.queue, name, min(total, _COUNT_MAX))
     if frontier.budget.most:
-        frontier.budget.charge(host.domain, other.queue.done)
+        frontier.budget.add(host.domain, other.queue.done)
     if host.health is Health.NEW and host.state in (IDLE, SCHEDULED, HELD):
         host.set_health(other.health)
         if other.health is Health.DEFERRED:
@@ -233,7 +233,7 @@ def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
         batch.delete(key)
         removed += 1
         if frontier.budget.most:
-            frontier.budget.charge(host.domain, -1)
+            frontier.budget.add(host.domain, -1)
     queue.queued -= removed
     frontier.queues.count_removed(host, removed)
     frontier.counters["known"] += removed

@@ -249,7 +249,7 @@ def soft_not_found_key(host: str) -> bytes:
 
 
 def quota_key(host: str, sheet: str) -> bytes:
-    return b"Y%b\0%b" % (host.encode(), sheet.encode())
+    return QUOTA + b"%b\0%b" % (host.encode(), sheet.encode())
 
 
 def terms_key(host: str) -> bytes:

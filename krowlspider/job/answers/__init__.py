@@ -1,1 +1,1 @@
-"""How requests end: failures, what a host is charged with, retries, robots.txt, outages."""
+"""How requests end: failures, why a host waits, retries, robots.txt, outages."""

@@ -1,6 +1,6 @@
 """Decide what an answer or a failure means for its host and for its page.
 
-`HostFeedback` charges the rate of the host. `krowlspider.job.flights.Flights.settle` applies the
+`HostFeedback` keeps the rate of the host. `krowlspider.job.flights.Flights.settle` applies the
 wait and the end of the request.
 """
 
@@ -34,7 +34,8 @@ from krowlspider.politeness.delay import (
     DelayPolicy,
     longest_retry_after,
 )
-from krowlspider.politeness.gemini import REDIRECTS, TEMPORARY
+from krowlspider.politeness.gemini import REDIRECTS
+from krowlspider.politeness.robots import Ruling, judge
 from krowlspider.urls.canonical import authority_of
 from krowlspider.urls.page.headers import price_in, terms_in, value_of, values_of
 
@@ -48,8 +49,8 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
 
 
-class Charge(Enum):
-    """With what a request charges its host: by which rule the host waits."""
+class WaitCause(Enum):
+    """For what a host waits after a request."""
 
     ANSWER = "an ordinary answer"
     THROTTLING = "throttling"
@@ -59,35 +60,37 @@ class Charge(Enum):
     NOTHING = "nothing"
 
 
-def charge_of_answer(status: int, *, is_robots: bool) -> Charge:
-    """Return the charge for an answer.
+def cause_of_answer(status: int, *, is_robots: bool) -> WaitCause:
+    """Return for what the host waits after an answer.
 
-    All pages of a host wait for its robots.txt, so a 5xx for it counts as throttling, and so does a
-    4x of Gemini.
+    All pages of a host wait for its robots.txt, so an answer after which robots.txt is fetched
+    again counts as throttling.
     """
-    if status == PAYMENT_REQUIRED and not is_robots:
-        return Charge.PRICE
-    if status in THROTTLING or (is_robots and (status >= 500 or status in TEMPORARY)):
-        return Charge.THROTTLING
-    return Charge.ANSWER
+    if is_robots:
+        return WaitCause.THROTTLING if judge(status) is Ruling.RETRY else WaitCause.ANSWER
+    if status == PAYMENT_REQUIRED:
+        return WaitCause.PRICE
+    if status in THROTTLING:
+        return WaitCause.THROTTLING
+    return WaitCause.ANSWER
 
 
-def charge_of_failure(
+def cause_of_failure(
     kind: str, status: int | None, *, is_refused: bool, is_of_proxy: bool
-) -> Charge:
-    """Return the charge for a failure that is not excused.
+) -> WaitCause:
+    """Return for what the host waits after a failure that is not excused.
 
     ``status`` is that of an answer whose body could not be read, None without one. ``is_refused``:
     the host answered, and the crawler refused the answer. ``is_of_proxy``: the proxy has failed.
     """
     if status in THROTTLING:
-        return Charge.THROTTLING
+        return WaitCause.THROTTLING
     if is_refused:
-        return Charge.ANSWER
+        return WaitCause.ANSWER
     if is_of_proxy:
         # It is no failure of the host, which waits for its usual delay.
-        return Charge.NOTHING
-    return Charge.NO_NAME if kind == NameNotFound.kind else Charge.ERROR
+        return WaitCause.NOTHING
+    return WaitCause.NO_NAME if kind == NameNotFound.kind else WaitCause.ERROR
 
 
 def end_of_failure(*, is_excused: bool, goes_last: bool, may_fall_back: bool) -> End:
@@ -285,10 +288,10 @@ class HostFeedback:
             if terms := terms_in(headers):
                 self._header_terms.note(in_flight.host.name, terms, in_flight.url)
         is_robots = in_flight.robots_fetch is not None
-        charge = charge_of_answer(status, is_robots=is_robots)
-        if charge is Charge.THROTTLING:
+        cause = cause_of_answer(status, is_robots=is_robots)
+        if cause is WaitCause.THROTTLING:
             self._throttled(in_flight, status, latency, values_of(headers, b"Retry-After"))
-        elif charge is Charge.PRICE:
+        elif cause is WaitCause.PRICE:
             self._priced(in_flight, price_in(headers))
         else:
             host = in_flight.host
@@ -384,23 +387,23 @@ class HostFeedback:
             in_flight.lease.answer = Answer(
                 answer.status, None, None, in_flight.received, answer.times.latency
             )
-        charge = charge_of_failure(
+        cause = cause_of_failure(
             kind,
             None if answer is None else answer.status,
             is_refused=is_answer(error),
             is_of_proxy=isinstance(error.__cause__, ProxyFailed),
         )
-        if charge is Charge.NOTHING:
+        if cause is WaitCause.NOTHING:
             return
-        if charge is Charge.THROTTLING:
+        if cause is WaitCause.THROTTLING:
             assert answer is not None
             retry_after = [
                 value for name, value in answer.headers if name.lower() == b"retry-after"
             ]
             self._throttled(in_flight, answer.status, answer.times.latency, retry_after)
-        elif charge is Charge.ANSWER:
+        elif cause is WaitCause.ANSWER:
             in_flight.must_wait(rule.after_answer(rate, latency))
-        elif charge is Charge.NO_NAME:
+        elif cause is WaitCause.NO_NAME:
             in_flight.must_wait(rule.after_no_such_name(rate, self._chance()))
         else:
             in_flight.must_wait(rule.after_error(rate, self._chance()))

@@ -16,8 +16,8 @@ from krowlspider.politeness.outage import (
     RESOLVER,
     SILENCE,
     Failures,
+    FailureVerdict,
     OutageWatch,
-    Verdict,
     block_of,
     note,
 )
@@ -231,11 +231,15 @@ class Outages:
             self._asked = now
         watches = (self._network, self._resolver)
         for watch, verdict in zip(watches, verdicts, strict=True):
-            if verdict is Verdict.END:
+            if verdict is FailureVerdict.END:
                 self._end(watch)
-        if begun := [w for w, v in zip(watches, verdicts, strict=True) if v is Verdict.BEGIN]:
+        if begun := [
+            w for w, v in zip(watches, verdicts, strict=True) if v is FailureVerdict.BEGIN
+        ]:
             self._begin(begun, kind)
-        return kind == LocalExhausted.kind or bool({Verdict.FORGIVE, Verdict.BEGIN} & {*verdicts})
+        return kind == LocalExhausted.kind or bool(
+            {FailureVerdict.FORGIVE, FailureVerdict.BEGIN} & {*verdicts}
+        )
 
     def proxy_failed(self, kind: str, error: str, way: Way) -> Judgement:
         """Record that a request did not get through its proxy; return what follows."""

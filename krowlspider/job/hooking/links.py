@@ -28,7 +28,7 @@ _FIRST = 25
 _ALPHA = 0.3
 
 
-class Ranks(Protocol):
+class Priorities(Protocol):
     """What gives links their priority."""
 
     def priority(self, url: str, host: str) -> int: ...
@@ -127,7 +127,7 @@ class LinkBatch:
         self._states = states
         self._links: dict[str, Url] = {}
         self.wanted: frozenset[str] = frozenset()
-        self._policies: Ranks | None = None
+        self._policies: Priorities | None = None
 
     @property
     def are_links(self) -> bool:
@@ -206,7 +206,7 @@ class LinkBatch:
                     reasons[at] = HOOK
         self._hooks.took(perf_counter() - begun, asked)
 
-    def ranks(self, policies: Ranks | None) -> Ranks | None:
+    def ranks(self, policies: Priorities | None) -> Priorities | None:
         """Return what has the priorities of these links: this batch, if `Hooks.priority` is
         overridden."""
         if self._hooks.priority is None or not self.are_links:

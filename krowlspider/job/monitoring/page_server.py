@@ -56,7 +56,7 @@ class Place(NamedTuple):
     ports_by: str = "PROMETHEUS_PORT"
 
 
-class Recent:
+class RecentAnswers:
     """Answers by their key, each used again for a second: many clients cannot keep the event loop
     busy. ``clock`` returns monotonic seconds."""
 

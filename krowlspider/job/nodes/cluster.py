@@ -22,7 +22,7 @@ from krowlspider.cluster.register.state import RegisterState, read_register, sam
 from krowlspider.cluster.registers import open_register, service_in
 from krowlspider.cluster.ring.claims import Reading, View
 from krowlspider.cluster.ring.live_members import Heartbeat, TerminationDetector
-from krowlspider.cluster.ring.ring import Counters, Member, Record
+from krowlspider.cluster.ring.ring import Counters, Member, MemberRecord
 from krowlspider.cluster.transport.redis_connection import RedisClients, node_with_same_redis
 from krowlspider.job.nodes.leaving import CrawlPort, Leaving, NodeHandover, urls_of
 from krowlspider.job.provenance import own_address
@@ -325,7 +325,7 @@ class Cluster:
             # The processes of one machine start together, and their register writes nothing.
             await asyncio.sleep(BEAT / 5 if self._register.is_supervised else BEAT)
 
-    def _returns(self, record: Record) -> bool:
+    def _returns(self, record: MemberRecord) -> bool:
         """Return whether a node that is away will surely be started again."""
         return record.dead and self._register.is_supervised
 
@@ -348,7 +348,9 @@ class Cluster:
             # URLs of hosts that do not answer do not count.
             return self._crawl.rests()
         left = self._crawl.left or self._crawl.stays
-        return not left and (self._leaving.is_drained or not joined or not self._leaving.others)
+        return not left and (
+            self._leaving.is_drained or not joined or not self._leaving.other_nodes
+        )
 
     async def leave(self, heartbeats: Heartbeats, *, joined: bool) -> None:
         """Leave the cluster; ``joined``: `join` has returned."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from krowlspider.cluster.controller import OwnershipController
     from krowlspider.cluster.register.membership import RegisteredMembership
     from krowlspider.cluster.ring.claims import View
-    from krowlspider.cluster.ring.ring import Counters, Record
+    from krowlspider.cluster.ring.ring import Counters, MemberRecord
     from krowlspider.cluster.transport.message import Mark, Message
     from krowlspider.cluster.transport.posts import OrderAsk, OrderReply, RobotsAnswer, RobotsAsk
     from krowlspider.frontier.moves.departure import Departures
@@ -175,7 +175,7 @@ _LAST_STEP = 60.0
 _RETURN = 15.0
 
 
-def urls_of(records: Iterable[Record]) -> int:
+def urls_of(records: Iterable[MemberRecord]) -> int:
     """Return how many URLs nodes have, queued or done, by their heartbeats."""
     counted = (record.counters.get(name, 0) for record in records for name in ("queued", "done"))
     return int(sum(counted))
@@ -210,7 +210,7 @@ class Leaving:
         self.not_handed_over = 0
 
     @property
-    def others(self) -> list[Record]:
+    def other_nodes(self) -> list[MemberRecord]:
         """The other nodes that live."""
         own, members = self._membership.own.id, self._membership.members
         return [each for node, each in members.items() if node != own and not each.dead]
@@ -295,5 +295,5 @@ class Leaving:
         return (
             self._controller.is_gone
             and since is not None
-            and all(record.counters.get("epoch", 0) >= since for record in self.others)
+            and all(record.counters.get("epoch", 0) >= since for record in self.other_nodes)
         )

@@ -89,7 +89,7 @@ class Node:
         def reaches(node: str) -> bool:
             return cluster.client_of(node) is not None
 
-        self.robots_post = RobotsPost(self.own, lambda host: self.others([host])[0], reaches)
+        self.robots_post = RobotsPost(self.own, self.foreign_owner, reaches)
         self.orders = OrderPost(self.own, reaches)
         # The process of each node that was sent the standing orders, by its ``Heartbeat.start``,
         # and when, in seconds of the event loop.
@@ -101,7 +101,11 @@ class Node:
         # Set once this node has joined and so knows the owner of each URL, or has failed to join.
         self.owners_settled = asyncio.Event()
 
-    def others(self, hosts: list[str]) -> list[str | None]:
+    def foreign_owner(self, host: str) -> str | None:
+        """Return the other node that owns a host; None if this one does."""
+        return self.foreign_owners([host])[0]
+
+    def foreign_owners(self, hosts: list[str]) -> list[str | None]:
         """Return the owner of each host, in the order given, None for a host of this node."""
         view, own = self.cluster.view, self.own
         assert view is not None

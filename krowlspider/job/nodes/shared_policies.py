@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from krowlspider.cluster.membership import SharedKeys
-    from krowlspider.job.site_policies import SitePolicies, Version
+    from krowlspider.job.site_policies import PolicyVersion, SitePolicies
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ PIECE = 250_000
 AGAIN = 30.0
 
 
-class Head(msgspec.Struct, frozen=True):
+class PolicyOrder(msgspec.Struct, frozen=True):
     """An order: its time in epoch seconds, the node that gave it, and the text."""
 
     time: float
@@ -73,12 +73,12 @@ class SharedPolicies:
         self._poll = poll
         self._own = (policies.written, policies.version)
         # The order that this node follows; and one that it could not, until when it is left alone.
-        self._seen: Head | None = None
-        self._unusable: Head | None = None
+        self._seen: PolicyOrder | None = None
+        self._unusable: PolicyOrder | None = None
         self._again_at = 0.0
         policies.on_order = self._ordered
 
-    def _ordered(self, version: Version) -> None:
+    def _ordered(self, version: PolicyVersion) -> None:
         self._own = (self._wall(), version)
 
     async def run(self) -> None:
@@ -97,20 +97,22 @@ class SharedPolicies:
         head = await self._head()
         time, version = self._own
         if head is None or (time, version.digest) > head.order:
-            await self._publish(Head(time, self._node, version.digest, 0), version, head)
+            await self._publish(PolicyOrder(time, self._node, version.digest, 0), version, head)
         elif head != self._seen and (head != self._unusable or self._wall() >= self._again_at):
             await self._adopt(head)
 
-    async def _head(self) -> Head | None:
+    async def _head(self) -> PolicyOrder | None:
         if (text := await self._keys.get(HEAD)) is None:
             return None
         try:
-            return msgspec.json.decode(text, type=Head)
+            return msgspec.json.decode(text, type=PolicyOrder)
         except msgspec.DecodeError:
             logger.error("The sheets of the cluster cannot be read, so this node gives its own")
             return None
 
-    async def _publish(self, head: Head, version: Version, last: Head | None) -> None:
+    async def _publish(
+        self, head: PolicyOrder, version: PolicyVersion, last: PolicyOrder | None
+    ) -> None:
         if last is not None and last.digest == head.digest:
             self._seen = msgspec.structs.replace(head, pieces=last.pieces)
             await self._keys.put(HEAD, msgspec.json.encode(self._seen))
@@ -127,7 +129,7 @@ class SharedPolicies:
             for number in range(last.pieces):
                 await self._keys.delete(f"{last.digest}/{number}")
 
-    async def _adopt(self, head: Head) -> None:
+    async def _adopt(self, head: PolicyOrder) -> None:
         if head.digest == self._policies.version.digest:
             self._seen = head
             self._policies.cluster_fault = ""
@@ -153,7 +155,7 @@ class SharedPolicies:
         self._seen = head
         await run_in_thread(self._policies.use(version).dismantle)
 
-    def _refuse(self, head: Head, error: Exception) -> None:
+    def _refuse(self, head: PolicyOrder, error: Exception) -> None:
         """Keep the sheets in force, and say why; the log says it once for each order and reason."""
         fault = f"the sheets of the cluster, given by node {head.node}: {error}"
         if (head, fault) != (self._unusable, self._policies.cluster_fault):
@@ -167,7 +169,7 @@ class SharedPolicies:
         self._policies.cluster_fault = fault
         self._unusable, self._again_at = head, self._wall() + AGAIN
 
-    def _parse(self, packed: bytes, digest: str) -> Version:
+    def _parse(self, packed: bytes, digest: str) -> PolicyVersion:
         """Return the version in a compressed text.
 
         :raises BadPolicies: as of `SitePolicies.parse`

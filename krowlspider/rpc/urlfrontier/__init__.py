@@ -12,19 +12,20 @@ from krowlspider.errors import need
 if TYPE_CHECKING:
     from krowlspider.rpc.grpc_server import GrpcServer
     from krowlspider.rpc.urlfrontier.crawls import Crawls
-    from krowlspider.rpc.urlfrontier.service import Service
+    from krowlspider.rpc.urlfrontier.service import FrontierService
 
 _NAME = "urlfrontier.URLFrontier"
 
 
-def add(server: GrpcServer, crawls: Crawls) -> Service:
+def add(server: GrpcServer, crawls: Crawls) -> FrontierService:
     """Add the service to a server that is not started, and return it. Start it after the server,
     and stop it when the server has stopped.
 
     :raises KrowlError: the extra grpc is not installed
     """
     need("google.protobuf", "grpc")
-    service: Service = need("krowlspider.rpc.urlfrontier.service", "grpc").Service(crawls)
+    module = need("krowlspider.rpc.urlfrontier.service", "grpc")
+    service: FrontierService = module.FrontierService(crawls)
     generated = need("krowlspider.rpc.generated.urlfrontier_pb2_grpc", "grpc")
     generated.add_URLFrontierServicer_to_server(service, server.aio)
     server.offer(_NAME)

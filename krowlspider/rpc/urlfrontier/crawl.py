@@ -38,13 +38,13 @@ from krowlspider.frontier.store.store import (
 )
 from krowlspider.job.folder import SNAPSHOT
 from krowlspider.job.parts import delay_policy, frontier_limits, seen_set
-from krowlspider.rpc.urlfrontier.intake import TIME_MAX, Intake, Report, Status
+from krowlspider.rpc.urlfrontier.intake import TIME_MAX, AckStatus, Report, ReportIntake
 from krowlspider.rpc.urlfrontier.leases import DELETED, Leases
 from krowlspider.rpc.urlfrontier.records import (
     Item,
-    Ledger,
     Name,
     Phase,
+    QueueLedger,
     QueueState,
     decode_item,
     items_prefix,
@@ -65,7 +65,7 @@ _STEP = 500
 _REMOVED = "frontier.removed"
 
 
-class Figures(NamedTuple):
+class QueueCounts(NamedTuple):
     """Numbers of a queue or a crawl: URLs that are not done, leased ones, those done, queues in
     all and those with URLs that are not done."""
 
@@ -131,9 +131,9 @@ class ServedCrawl:
         try:
             check_owner(store, head.seed, head.ring)
             put_owner(store, head.seed, head.ring)
-            self.ledger = Ledger(store)
+            self.ledger = QueueLedger(store)
             url_max = queued_max(settings.getint("URLLENGTH_LIMIT"))
-            self._intake = Intake(self.ledger, hasher.key, self._wall, url_max)
+            self._intake = ReportIntake(self.ledger, hasher.key, self._wall, url_max)
             # A client asks a host as it likes: there is no connection to keep.
             limits = changed(
                 frontier_limits(settings),
@@ -185,8 +185,8 @@ class ServedCrawl:
 
     # --- URLs in and out ---
 
-    def put(self, reports: Sequence[Report]) -> list[Status]:
-        """Take reports as `Intake.put`; they are durable when this returns."""
+    def put(self, reports: Sequence[Report]) -> list[AckStatus]:
+        """Take reports as `ReportIntake.put`; they are durable when this returns."""
         found = self._intake.put(reports)
         self.commit()
         return found
@@ -326,7 +326,7 @@ class ServedCrawl:
             frontier.queues.count_removed(host, len(some))
             host.queue.queued -= len(some)
             if frontier.budget.most:
-                frontier.budget.charge(host.domain, -len(some))
+                frontier.budget.add(host.domain, -len(some))
                 frontier.budget.end_batch(batch)
             frontier.schedule.cache.record_now(host, batch)
             yield
@@ -381,21 +381,21 @@ class ServedCrawl:
 
     # --- looking ---
 
-    def figures(self, name: str = "") -> Figures:
+    def figures(self, name: str = "") -> QueueCounts:
         """Return the numbers of a queue, or of the crawl."""
         frontier, ledger = self.frontier, self.ledger
         self._leases.advance()
         if not name:
             sums = ledger.totals
             active = frontier.pending + sums.scheduled
-            return Figures(
+            return QueueCounts(
                 active, sums.leased, sums.done, ledger.count, frontier.schedule.host_count
             )
         if (queue := ledger.known_queue(name)) is None:
-            return Figures(0, 0, 0, 0, 0)
+            return QueueCounts(0, 0, 0, 0, 0)
         pending = frontier.schedule.cache.get(name).queue.pending
         active = pending + queue.scheduled
-        return Figures(active, queue.leased, queue.done, 1, int(active > 0))
+        return QueueCounts(active, queue.leased, queue.done, 1, int(active > 0))
 
     def queue_names(self, *, include_inactive: bool) -> Iterator[str]:
         """Yield the queues by name. An inactive one is blocked or paused, or has no URL that is not

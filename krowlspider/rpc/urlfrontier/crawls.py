@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from krowlspider.rpc.urlfrontier.intake import Report, Status
+    from krowlspider.rpc.urlfrontier.intake import AckStatus, Report
     from krowlspider.rpc.urlfrontier.records import Item
 
 DEFAULT = "DEFAULT"
@@ -158,13 +158,13 @@ class Crawls:
         """
         self.begun(crawl_id).block(name, until)
 
-    def put(self, reports: Sequence[tuple[str, Report]]) -> list[Status | CrawlsError]:
+    def put(self, reports: Sequence[tuple[str, Report]]) -> list[AckStatus | CrawlsError]:
         """Take reports, each with the id of its crawl, and return what becomes of them, in their
         order. Those of a crawl that cannot be begun have its error."""
         by_crawl: dict[str, list[int]] = {}
         for number, (crawl_id, _) in enumerate(reports):
             by_crawl.setdefault(_normal(crawl_id), []).append(number)
-        found: dict[int, Status | CrawlsError] = {}
+        found: dict[int, AckStatus | CrawlsError] = {}
         for crawl_id, numbers in by_crawl.items():
             try:
                 crawl = self.begun(crawl_id)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.frontier.entry import DEPTH_MAX, Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase
+from krowlspider.rpc.urlfrontier.records import Item, Name, Phase, QueueLedger
 from krowlspider.urls.canonical import host_of, normalise
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ METADATA_MAX = 16_384
 TIME_MAX = 2**32 - 1
 
 
-class Status(Enum):
+class AckStatus(Enum):
     """What becomes of a URL; the values are those of ``AckMessage.Status``."""
 
     OK = 0
@@ -39,13 +39,13 @@ class Report(NamedTuple):
     refetch: float | None = None
 
 
-class Intake:
+class ReportIntake:
     """Takes reports into a frontier. Its parameters are as in `Leases`; ``url_max`` is the length
     of the longest URL. The frontier must have `admitted` as its ``on_admitted``."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: QueueLedger,
         key_of: Callable[[str], bytes],
         wall: Callable[[], float],
         url_max: int,
@@ -63,22 +63,22 @@ class Intake:
     def open(self, frontier: Frontier, leases: Leases) -> None:
         self._frontier, self._leases = frontier, leases
 
-    def put(self, reports: Sequence[Report]) -> list[Status]:
+    def put(self, reports: Sequence[Report]) -> list[AckStatus]:
         """Take reports in their order, and return what becomes of each. They are durable after the
         next commit: acknowledge them only then.
 
         :raises StoreError: the store cannot be written; any of the reports may have been taken
         """
-        found = [Status.OK] * len(reports)
+        found = [AckStatus.OK] * len(reports)
         names: list[Name | None] = []
         waiting: dict[int, Name] = {}
         for number, report in enumerate(reports):
             name, url = self._named(report)
             names.append(name)
             if name is None:
-                found[number] = Status.SKIPPED
+                found[number] = AckStatus.SKIPPED
             elif name[0] in self._ledger.leaving:
-                found[number] = Status.FAIL
+                found[number] = AckStatus.FAIL
             elif report.refetch is None:
                 self._new.setdefault(name, report._replace(url=url))
                 waiting[number] = name
@@ -105,7 +105,7 @@ class Intake:
 
     # --- discovered ---
 
-    def _discover(self, waiting: dict[int, Name], found: list[Status]) -> None:
+    def _discover(self, waiting: dict[int, Name], found: list[AckStatus]) -> None:
         """Queue the discovered URLs that are not known. One that a cap refuses has failed."""
         names, self._queued = list(self._new), set()
         known = self._frontier.knows([key for _, key in names], lambda at: names[at][0])
@@ -126,7 +126,7 @@ class Intake:
             self._frontier.queue(candidates)
         for number, name in waiting.items():
             if name not in self._queued:
-                found[number] = Status.FAIL
+                found[number] = AckStatus.FAIL
         self._new.clear()
         waiting.clear()
 

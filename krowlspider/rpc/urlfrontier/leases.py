@@ -16,7 +16,7 @@ from krowlspider.frontier.entry_queues import Candidate, Lease
 from krowlspider.frontier.hosts.host import DEFERRED, IDLE, SCHEDULED, Host
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
-from krowlspider.rpc.urlfrontier.records import Item, Ledger, Name, Phase, time_key
+from krowlspider.rpc.urlfrontier.records import Item, Name, Phase, QueueLedger, time_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -46,7 +46,7 @@ class Leases:
     def __init__(
         self,
         frontier: Frontier,
-        ledger: Ledger,
+        ledger: QueueLedger,
         key_of: Callable[[str], bytes],
         wall: Callable[[], float],
     ):

@@ -111,7 +111,7 @@ def decode_item(value: bytes) -> Item:
     return _ITEM.decode(value)
 
 
-class Ledger:
+class QueueLedger:
     """The items and queues of a store, and the changes that `write` writes together.
 
     ``totals`` is the sum over all queues, ``count`` is how many there are. ``leaving`` are the

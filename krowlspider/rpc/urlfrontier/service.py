@@ -51,7 +51,7 @@ _QUEUES_MAX = 100_000
 _LEVELS = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
-class Service(URLFrontierServicer):
+class FrontierService(URLFrontierServicer):
     """Serves ``crawls``, which belong to it until `stop`.
 
     ``failure``: the disk has failed so, and nothing more can be taken.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from krowlspider.errors import KrowlError
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.rpc.generated import urlfrontier_pb2 as messages
-from krowlspider.rpc.urlfrontier.intake import Report, Status
+from krowlspider.rpc.urlfrontier.intake import AckStatus, Report
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from krowlspider.rpc.urlfrontier.crawls import CrawlsError
 
-    Put: TypeAlias = Callable[[Sequence[tuple[str, Report]]], Awaitable[list[Status | CrawlsError]]]
+    Put: TypeAlias = Callable[
+        [Sequence[tuple[str, Report]]], Awaitable[list[AckStatus | CrawlsError]]
+    ]
 
 # Bytes that wait in all streams together, and messages in one.
 BYTES_MAX = 32 * 1024 * 1024
@@ -146,7 +148,7 @@ async def _answers(
     parse: Callable[[Any], tuple[str, list[Given]]],
     put: Put,
     budget: Budget,
-    answer: Callable[[str, list[Status]], Any],
+    answer: Callable[[str, list[AckStatus]], Any],
 ) -> AsyncGenerator[Any, None]:
     """Yield the answers to the messages of a stream, in their order.
 
@@ -159,29 +161,29 @@ async def _answers(
             taken = iter(await _taken(given, put))
             for name, urls in group:
                 yield answer(
-                    name, [Status.SKIPPED if each is None else next(taken) for each in urls]
+                    name, [AckStatus.SKIPPED if each is None else next(taken) for each in urls]
                 )
         await inbound.check()
     finally:
         await inbound.close()
 
 
-async def _taken(given: list[tuple[str, Report]], put: Put) -> list[Status]:
+async def _taken(given: list[tuple[str, Report]], put: Put) -> list[AckStatus]:
     """Have reports taken, and return what becomes of them. Where that fails, they may be sent
     again."""
     try:
         found = await put(given)
     except (KrowlError, *STORE_ERRORS):
-        return [Status.FAIL] * len(given)
-    for fault in {str(each) for each in found if not isinstance(each, Status)}:
+        return [AckStatus.FAIL] * len(given)
+    for fault in {str(each) for each in found if not isinstance(each, AckStatus)}:
         _log.warning("URLs of a client were answered with FAIL: %s", fault)
-    return [each if isinstance(each, Status) else Status.FAIL for each in found]
+    return [each if isinstance(each, AckStatus) else AckStatus.FAIL for each in found]
 
 
 def acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncGenerator[Any, None]:
     """Yield an AckMessage for each URLItem, in their order."""
 
-    def answer(name: str, found: list[Status]) -> Any:
+    def answer(name: str, found: list[AckStatus]) -> Any:
         return messages.AckMessage(ID=name, status=found[0].name)
 
     return _answers(requests, _item, put, budget, answer)
@@ -190,7 +192,7 @@ def acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncGenerat
 def batch_acks(requests: AsyncIterator[Any], put: Put, budget: Budget) -> AsyncGenerator[Any, None]:
     """Yield a BatchAck for each DiscoveredBatch, in their order."""
 
-    def answer(name: str, found: list[Status]) -> Any:
+    def answer(name: str, found: list[AckStatus]) -> Any:
         return messages.BatchAck(ID=name, statuses=[each.name for each in found])
 
     return _answers(requests, _batch, put, budget, answer)

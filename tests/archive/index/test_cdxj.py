@@ -17,6 +17,7 @@ from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location, read_record
 from tests.archive.captures import ALL_ODD, capture, durable_steps, finished, series
 from tests.archive.index.lines import every_kind
+from tests.support.tables import table
 
 CDXJ_INDEXER = Path(sys.executable).parent / "cdxj-indexer"
 
@@ -144,7 +145,7 @@ def test_timestamp_is_the_date_to_the_second(date: str, stamp: str) -> None:
     assert timestamp(date) == stamp
 
 
-@pytest.mark.parametrize(
+@table(
     "bad", [b"", b"a b", b"a b c", b"a b {}", b'a b {"url": 1}', b"a b []", b"\xff b {}", b"a b 1"]
 )
 def test_broken_line_raises_value_error(bad: bytes) -> None:

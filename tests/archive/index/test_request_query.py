@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from krowlspider.archive.cdxj import index_file, index_path, parse
 from krowlspider.archive.surt import RequestQuery, query_of
 from tests.archive.captures import capture, deduplicating, finished
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from krowlspider.archive.write.records import Capture
@@ -70,7 +71,7 @@ def file_of(directory: Path, captures: list[Capture]) -> Path:
     return path
 
 
-@pytest.mark.parametrize(("method", "kind", "body", "query"), REQUESTS + PYWB_ONLY)
+@table(("method", "kind", "body", "query"), REQUESTS + PYWB_ONLY)
 def test_body_is_added_to_the_url_as_by_pywb(
     method: str, kind: str, body: bytes, query: str
 ) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from krowlspider.archive.surt import surt
 from krowlspider.urls.canonical import normalise
+from tests.support.tables import table
 from tests.support.work import seconds
 
 with warnings.catch_warnings():
@@ -116,7 +117,7 @@ KEYS = {
 # fmt: on
 
 
-@pytest.mark.parametrize("url", KEYS)
+@table("url", KEYS)
 def test_key_is_the_one_pywb_looks_up(url: str) -> None:
     assert surt(url) == KEYS[url] == theirs.surt(url)
 

@@ -18,13 +18,14 @@ from krowlspider.archive.payload import (
 from krowlspider.fetch.errors import ConnectionLost, ProtocolBroken, TooLarge
 from krowlspider.fetch.http.reader import ResponseReader
 from tests.archive.captures import ALL_ODD, REQUEST
+from tests.support.tables import table
 from tests.support.work import seconds
 
 STATUS_LINE = b"HTTP/1.1 200 OK\r\n"
 CHUNKED_HEAD = STATUS_LINE + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-@pytest.mark.parametrize("kind", ALL_ODD)
+@table("kind", ALL_ODD)
 def test_the_payload_is_the_entity(kind: str) -> None:
     assert payload_of(ALL_ODD[kind].response) == ALL_ODD[kind].payload
 
@@ -43,8 +44,8 @@ def test_bare_line_feeds_end_a_head_and_a_chunk() -> None:
     assert payload_of(head + b"3\nabc\n0\n\n") == b"abc"
 
 
-@pytest.mark.parametrize("before", [b"\r\n", b"\n", b"\r\n\r\n", b"\n\n\n", b" \t\r\n"])
-@pytest.mark.parametrize("line", [STATUS_LINE, b"http/1.1 200\n", b"HTTP 200 OK\r\n"])
+@table("before", [b"\r\n", b"\n", b"\r\n\r\n", b"\n\n\n", b" \t\r\n"])
+@table("line", [STATUS_LINE, b"http/1.1 200\n", b"HTTP 200 OK\r\n"])
 def test_blanks_before_a_status_line_are_of_the_head(before: bytes, line: bytes) -> None:
     message = before + line + b"A: b\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\na\r\n0\r\n\r\n"
     assert payload_of(message) == b"a"
@@ -54,7 +55,7 @@ def test_blanks_before_a_status_line_are_of_the_head(before: bytes, line: bytes)
     assert not is_plain(message, b"a")
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "status"),
     [
         *((line, "200") for line in (b"HTTP/1.1 200", b"HTTP/2 200 OK", b"HTTP/1.1\t200OK")),
@@ -66,7 +67,7 @@ def test_status_is_that_of_the_fetcher(line: bytes, status: str) -> None:
     assert status_of(line + b"\r\nA: b\r\n\r\n") == status
 
 
-@pytest.mark.parametrize(
+@table(
     "field",
     [
         b"TRANSFER-ENCODING: Chunked",
@@ -91,7 +92,7 @@ def test_chunked_coding_is_found_in_any_spelling(field: bytes) -> None:
     assert payload_of(b"HTTP/1.1 200 OK\r\n" + field + b"\r\n\r\n1\r\na\r\n0\r\n\r\n") == b"a"
 
 
-@pytest.mark.parametrize(
+@table(
     "field",
     [
         b"X-Transfer-Encoding: chunked",
@@ -209,7 +210,7 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@table("size", SIZES.values())
 def test_chunk_that_the_fetcher_reads_is_read(size: bytes) -> None:
     for end in ENDS:
         found = fetched(CHUNKED_HEAD + size + HELLO + b"\r\n" + end, [])
@@ -219,7 +220,7 @@ def test_chunk_that_the_fetcher_reads_is_read(size: bytes) -> None:
         assert payload_of(response) == body == HELLO
 
 
-@pytest.mark.parametrize("size", BROKEN_SIZES.values(), ids=BROKEN_SIZES)
+@table("size", BROKEN_SIZES.values())
 def test_chunk_that_the_fetcher_refuses_ends_the_payload(size: bytes) -> None:
     wire = CHUNKED_HEAD + b"2\r\nab\r\n" + size + HELLO + b"\r\n0\r\n\r\n"
     found = fetched(wire, [])
@@ -296,7 +297,7 @@ def agrees(wire: bytes, cuts: list[int], max_size: int = 10**6) -> None:
         assert payload_of(response) == body
 
 
-@pytest.mark.parametrize(
+@table(
     "head",
     [
         STATUS_LINE,
@@ -308,7 +309,7 @@ def agrees(wire: bytes, cuts: list[int], max_size: int = 10**6) -> None:
         STATUS_LINE + b"Transfer-Encoding : chunked, identity\r\n",
     ],
 )
-@pytest.mark.parametrize(
+@table(
     "coding",
     [
         b"\rTransfer-Encoding: chunked\r\n",

@@ -17,7 +17,7 @@ from scrapy.settings import Settings
 
 from krowlspider import settings
 from krowlspider.archive.cdxj import index_path, parse
-from krowlspider.archive.dedup import Built, DedupIndex, OtherCrawls, build, source_at
+from krowlspider.archive.dedup import BuildCounts, DedupIndex, OtherCrawls, build, source_at
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.indexes import make_indexes
 from krowlspider.archive.payload import digest
@@ -197,11 +197,11 @@ def test_304_refers_to_the_response_that_its_condition_names(
 def test_revisits_of_a_crawl_are_no_originals(tmp_path: Path) -> None:
     job = first_crawl(tmp_path / "first")
     built = build([source_at(job)], tmp_path / "index")
-    assert built == Built(captures=3)
+    assert built == BuildCounts(captures=3)
     index = next((job / "warc").glob("*.cdxj"))
     line = index.read_text().replace('"url"', '"mime": "warc/revisit", "url"')
     (tmp_path / "revisits.cdxj").write_text(line)
-    assert build([source_at(tmp_path / "revisits.cdxj")], tmp_path / "none") == Built()
+    assert build([source_at(tmp_path / "revisits.cdxj")], tmp_path / "none") == BuildCounts()
 
 
 def test_line_without_its_file_serves_the_same_url_only(tmp_path: Path) -> None:
@@ -229,10 +229,10 @@ def test_file_of_a_jobdir_must_be_there_or_uploaded(tmp_path: Path) -> None:
     job = first_crawl(tmp_path / "first")
     warc = min((job / "warc").glob("*.warc.gz"))
     warc.unlink()
-    assert build([source_at(job)], tmp_path / "1") == Built(captures=2, gone=1)
+    assert build([source_at(job)], tmp_path / "1") == BuildCounts(captures=2, gone=1)
     note = {"name": warc.name, "size": 1, "mtime_ns": 1, "etag": "e", "url": "u", "endpoint": None}
     (warc.parent / NOTES).write_text(json.dumps(note) + "\n")
-    assert build([source_at(job)], tmp_path / "2") == Built(captures=3)
+    assert build([source_at(job)], tmp_path / "2") == BuildCounts(captures=3)
 
 
 def test_index_is_shared_and_outlives_its_sources(tmp_path: Path) -> None:

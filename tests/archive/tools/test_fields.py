@@ -10,6 +10,7 @@ from krowlspider.archive.payload import digest
 from krowlspider.archive.tools.check import faults_in
 from krowlspider.archive.write import records
 from tests.archive.captures import capture, parsed
+from tests.support.tables import table
 
 ID = records.record_id(bytes(16))
 MAKER = records.RecordMaker(ID, "sha1")
@@ -23,7 +24,7 @@ def faults(old: str, new: str, good: bytes = GOOD) -> list[tuple[bool, str]]:
     return list(faults_in(parsed(changed)))
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new", "what"),
     [
         ("Record-ID: <.*>", "Record-ID: <urn:uuid:1>", "WARC-Record-ID is '<urn:uuid:1>'"),
@@ -69,7 +70,7 @@ def test_extension_of_the_standard_is_a_warning(old: str, new: str, what: str) -
     assert faults(old, new) == [(False, what)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new"),
     [
         ("WARC/1.1", "WARC/1.0"),

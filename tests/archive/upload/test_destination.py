@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.archive.uploads import Destination, is_endpoint
+from tests.support.tables import table
 
 
 @pytest.mark.parametrize(
@@ -19,7 +20,7 @@ def test_file_becomes_the_object_of_its_name_under_the_prefix(url: str, objects:
     assert Destination.parse(url) == Destination.parse(Destination.parse(url).url())
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         *("", "bucket", "s3:/bucket", "s3://", "s3:///prefix", "S3://bucket", "https://bucket"),

@@ -18,6 +18,7 @@ from krowlspider.archive.write import records
 from krowlspider.archive.write.records import Capture, FetchNote, Wire, cipher_suite, tls_protocol
 from krowlspider.fetch.tls import crawler_tls
 from tests.archive.captures import CHUNKED, REQUEST, STARTED, Odd, capture, parsed
+from tests.support.tables import table
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ID = records.record_id(bytes(16))
@@ -181,7 +182,7 @@ def test_records_over_tls_name_protocol_and_cipher_suite() -> None:
         ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("openssl", "iana"),
     [
         ("TLS_AES_128_GCM_SHA256", "TLS_AES_128_GCM_SHA256"),
@@ -237,7 +238,7 @@ def test_unknown_reason_for_truncation_is_refused() -> None:
         response_of(capture(odd=odd))
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "",
@@ -278,7 +279,7 @@ def test_address_is_written_as_by_the_standard_library(address: str) -> None:
     assert f"\r\nWARC-IP-Address: {ip_address(address)}\r\n".encode() in record
 
 
-@pytest.mark.parametrize(
+@table(
     "address",
     [
         *("", "example.org", "192.0.2.7\r\nX: y", "1.2.3", "1.2.3.4.", "1.2.3.4\n", "01.2.3.4"),
@@ -495,7 +496,7 @@ def test_no_value_ends_its_field_in_any_record(end: str) -> None:
         MAKER.metadata(FetchNote("http://a/", STARTED, [], f"{ID}{end}"), OTHER_ID)
 
 
-@pytest.mark.parametrize("code", [*range(0x20), *range(0x7F, 0xA0)])
+@table("code", [*range(0x20), *range(0x7F, 0xA0)])
 def test_control_characters_are_refused_in_fields(code: int) -> None:
     """Also those beyond ASCII, such as U+0085, which ends a line."""
     with pytest.raises(ValueError, match="control character in operator"):

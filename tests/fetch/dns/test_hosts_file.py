@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.fetch.guard import LocalNames, parse_hosts
+from tests.support.tables import table
 
 
 def test_a_hosts_file_maps_every_name_of_a_line() -> None:
@@ -14,7 +15,7 @@ def test_a_hosts_file_maps_every_name_of_a_line() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "addresses"),
     [
         ("10.1.2.3", ["10.1.2.3"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import ProtocolBroken
 from krowlspider.fetch.http.reader import FRAMING_CAP, ChunkedDecoder
+from tests.support.tables import table
 
 
 def coded(chunks: list[bytes], extension: bytes = b"", trailers: bytes = b"") -> bytes:
@@ -60,7 +61,7 @@ def test_bare_line_feeds_are_read_as_line_ends() -> None:
     assert decoder.body_in(b"3\nabc\n0\n\n") == b"abc"
 
 
-@pytest.mark.parametrize(
+@table(
     "wire",
     [
         b"x\r\n",

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from krowlspider.fetch.errors import ProtocolBroken
 from krowlspider.fetch.http.head import Framing, mend, parse_head
+from tests.support.tables import table
 
 
 def head(*lines: bytes, status: bytes = b"HTTP/1.1 200 OK") -> bytes:
@@ -62,7 +63,7 @@ def test_mended_head_ends_the_connection(line: bytes, headers: list[tuple[bytes,
     assert (parsed.framing, parsed.length, parsed.keep_alive) == (Framing.LENGTH, 3, False)
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [
         b"",
@@ -107,7 +108,7 @@ def test_ambiguous_head_is_refused(raw: bytes) -> None:
         parse_head(raw, "GET")
 
 
-@pytest.mark.parametrize(
+@table(
     "status",
     [
         *(b"http/1.1 200 OK", b"Http/1.1 200 OK", b"HTTP/1.1  200 OK", b"HTTP/1.1\t200\tOK"),
@@ -116,7 +117,7 @@ def test_ambiguous_head_is_refused(raw: bytes) -> None:
         *(b"\r\n\r\n HTTP/1.1 200 OK", b"\r\nhttp/1.1 200"),
     ],
 )
-@pytest.mark.parametrize("line_end", [b"\r\n", b"\n"])
+@table("line_end", [b"\r\n", b"\n"])
 def test_odd_status_lines_are_read_as_in_browsers(status: bytes, line_end: bytes) -> None:
     raw = head(b"Content-Length: 3", b"A: b", status=status).replace(b"\r\n", line_end)
     parsed = parse_head(raw, "GET")
@@ -142,7 +143,7 @@ def test_equal_codings_are_one_and_end_the_connection(lines: list[bytes]) -> Non
     assert (parsed.framing, parsed.keep_alive) == (Framing.CHUNKED, False)
 
 
-@pytest.mark.parametrize(
+@table(
     "lines",
     [
         *([b"Content-Length: 3", b"Content-Length: 3"], [b"Content-Length: 3, 3"]),
@@ -158,7 +159,7 @@ def test_equal_lengths_are_one(lines: list[bytes]) -> None:
     assert (parsed.framing, parsed.length) == (Framing.LENGTH, 3)
 
 
-@pytest.mark.parametrize(
+@table(
     ("raw", "method", "framing", "keep_alive"),
     [
         (head(b"Content-Length: 5"), "HEAD", Framing.NONE, True),

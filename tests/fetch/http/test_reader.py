@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from krowlspider.fetch.errors import ConnectionLost, Headers, ProtocolBroken, TooLarge
 from krowlspider.fetch.http.head import HEAD_CAP
 from krowlspider.fetch.http.reader import ResponseReader
+from tests.support.tables import table
 
 LENGTH = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 CHUNKED = (
@@ -61,8 +62,8 @@ def test_a_response_cut_anywhere_reads_the_same(
 ODD_STARTS = [b"\r\n", b"\n", b"\r\n\r\n", b" \t", b"\r\n" * 8]
 
 
-@pytest.mark.parametrize("before", ODD_STARTS)
-@pytest.mark.parametrize("interim", [b"", INTERIM, b"\r\n" + INTERIM])
+@table("before", ODD_STARTS)
+@table("interim", [b"", INTERIM, b"\r\n" + INTERIM])
 def test_blanks_before_a_status_line_are_kept(before: bytes, interim: bytes) -> None:
     lines, steps = (b"HTTP/1.1 200 OK", b"http/1.1 200"), (1, 7, 1000)
     for response, line, step in product((LENGTH, CHUNKED), lines, steps):
@@ -77,10 +78,8 @@ def test_blanks_before_a_status_line_are_kept(before: bytes, interim: bytes) -> 
         assert not reader.reusable
 
 
-@pytest.mark.parametrize(
-    "start", [b"\r\n" * 9, b" " * 17, b"\r\nx", b"\0", b"\xef\xbb\xbfHTTP/1.1"]
-)
-@pytest.mark.parametrize("step", [1, 1000])
+@table("start", [b"\r\n" * 9, b" " * 17, b"\r\nx", b"\0", b"\xef\xbb\xbfHTTP/1.1"])
+@table("step", [1, 1000])
 def test_other_bytes_before_a_status_line_are_no_response(start: bytes, step: int) -> None:
     wire, reader = start + LENGTH, ResponseReader("GET", 100)
 
@@ -92,9 +91,9 @@ def test_other_bytes_before_a_status_line_are_no_response(start: bytes, step: in
         feed()
 
 
-@pytest.mark.parametrize("response", [LENGTH, CHUNKED])
-@pytest.mark.parametrize("extra", [b"x", b"HTTP/1.1 200 OK\r\n\r\n"])
-@pytest.mark.parametrize("together", [True, False])
+@table("response", [LENGTH, CHUNKED])
+@table("extra", [b"x", b"HTTP/1.1 200 OK\r\n\r\n"])
+@table("together", [True, False])
 def test_bytes_after_the_end_make_the_connection_unusable(
     response: bytes, extra: bytes, together: bool
 ) -> None:

@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.fetch.http.head import Origin, build_request, split_target
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "origin", "authority", "path"),
     [
         ("http://a.example/", Origin("http", "a.example", 80), b"a.example", b"/"),
@@ -24,7 +25,7 @@ def test_a_url_is_taken_apart(url: str, origin: Origin, authority: bytes, path: 
     assert split_target(url) == (origin, authority, path)
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "ftp://a.example/",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.fetch.errors import LoopClock
-from krowlspider.fetch.tcp import ADDRESSES_TRIED, DELAY, Order, Overtaken, Race
+from krowlspider.fetch.tcp import ADDRESSES_TRIED, DELAY, AddressOrder, Overtaken, Race
 from tests.support.simulated_loop import SimulatedLoop
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class Track:
         self._start = loop.time()
         self.race = Race(
             LoopClock(loop, loop.time),
-            Order(addresses),
+            AddressOrder(addresses),
             self.attempt,
             limit=self._start + LIMIT,
             next_after=(UnreachedError,),
@@ -124,7 +124,7 @@ async def test_an_attempt_in_time_has_no_task_and_one_timer() -> None:
 
     loop.call_later = counted  # type: ignore[method-assign]
     race = Race(
-        LoopClock(loop, loop.time), Order(V4), attempt, limit=loop.time() + 9, next_after=()
+        LoopClock(loop, loop.time), AddressOrder(V4), attempt, limit=loop.time() + 9, next_after=()
     )
     await race.run()
     assert timers == [DELAY]
@@ -202,7 +202,7 @@ async def test_an_attempt_that_was_overtaken_is_told_so() -> None:
     loop = asyncio.get_running_loop()
     race = Race(
         LoopClock(loop, loop.time),
-        Order([V4[0], V6[0]]),
+        AddressOrder([V4[0], V6[0]]),
         attempt,
         limit=loop.time() + 9,
         next_after=(),
@@ -281,7 +281,9 @@ async def test_an_address_that_was_reached_and_then_fails_ends_the_race() -> Non
 
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop, loop.time)
-    race = Race(clock, Order(V4), attempt, limit=loop.time() + 9, next_after=(UnreachedError,))
+    race = Race(
+        clock, AddressOrder(V4), attempt, limit=loop.time() + 9, next_after=(UnreachedError,)
+    )
     with pytest.raises(UnreachedError, match=V4[0]):
         await race.run()
 

@@ -23,6 +23,7 @@ from krowlspider.urls.canonical import host_of
 from krowlspider.views import frontier as frontier_text
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
 from tests.frontier.memory import MemoryStore
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,7 @@ def test_a_refused_line_is_counted_and_not_marked_seen() -> None:
     assert not world.frontier.seen.known("a.test", world.hasher.key("http://a.test/1002"))
 
 
-@pytest.mark.parametrize(
+@table(
     ("bad", "mistake"),
     [
         ("nonsense", "neither a URL nor a domain: 'nonsense'"),

@@ -27,6 +27,7 @@ from krowlspider.urls.robots_groups import TERMS_BYTES, terms_in
 from krowlspider.views.frontier import one_host
 from tests.frontier.conftest import RULE, World
 from tests.frontier.memory import MemoryStore
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +64,7 @@ LATER = structs.replace(PAGE, retries=1, due=NOW + 20)
 LATEST = structs.replace(PAGE, throttling=2, due=NOW + 30)
 
 
-@pytest.mark.parametrize(
+@table(
     ("host", "entries", "why"),
     [
         (waiting(), [], "Nothing of it is queued."),

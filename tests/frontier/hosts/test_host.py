@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.frontier.hosts.host import LEGAL_HEALTH_CHANGES, Health, Host, IllegalTransition
+from tests.support.tables import table
 
 # A second copy on purpose: the table must not check itself.
 LEGAL = {
@@ -17,8 +18,8 @@ LEGAL = {
 }
 
 
-@pytest.mark.parametrize("start", Health)
-@pytest.mark.parametrize("end", Health)
+@table("start", Health)
+@table("end", Health)
 def test_set_health_allows_only_legal_changes(start: Health, end: Health) -> None:
     host = Host("a.test", health=start)
     if end is start or end.name in LEGAL[start.name]:

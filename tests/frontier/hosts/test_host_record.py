@@ -8,12 +8,13 @@ from krowlspider.frontier.hosts.host import Health, Host, SchedulingState
 from krowlspider.frontier.hosts.host_record import decode_host, encode_host, figures_in
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import HostRate
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize("asks_signature", [False, True])
-@pytest.mark.parametrize("origin", [0, 77])
-@pytest.mark.parametrize("extras", [0, 3])
-@pytest.mark.parametrize("health", Health)
+@table("asks_signature", [False, True])
+@table("origin", [0, 77])
+@table("extras", [0, 3])
+@table("health", Health)
 def test_decode_returns_the_encoded_host(
     health: Health, extras: int, origin: int, asks_signature: bool
 ) -> None:

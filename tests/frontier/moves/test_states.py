@@ -24,6 +24,7 @@ from krowlspider.frontier.hosts.table import SchedulingState
 from krowlspider.frontier.limits import FrontierLimits, SessionLimits
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from tests.frontier.conftest import LIMITS, TINY, KeptMemoryStore, World
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
@@ -182,8 +183,8 @@ CASES: list[tuple[SchedulingState, Callable[[World], Finish]]] = [
 ]
 
 
-@pytest.mark.parametrize("limits", [LIMITS, TINY], ids=["roomy", "tiny"])
-@pytest.mark.parametrize(("state", "bring"), CASES)
+@table("limits", [LIMITS, TINY])
+@table(("state", "bring"), CASES)
 def test_host_in_any_state_can_leave(
     state: SchedulingState, bring: Callable[[World], Finish], limits: FrontierLimits
 ) -> None:

@@ -22,6 +22,7 @@ from krowlspider.frontier.pages.row import (
 )
 from krowlspider.frontier.store.schema import page_prefix
 from krowlspider.recrawl.gone import Absence, State
+from tests.support.tables import table
 
 HOST = "www.site.test"
 SECONDS = st.integers(0, 2**32 - 1)
@@ -103,7 +104,7 @@ def test_only_the_exact_text_of_a_date_is_one(text: bytes):
     assert seconds is None or date_of_seconds(seconds) == text
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         b"Mon, 14 Nov 2023 22:13:20 GMT",

@@ -35,6 +35,7 @@ from krowlspider.recrawl.validators import Meaning
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.moves.hosts import chunks
 from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
+from tests.support.tables import table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -552,7 +553,7 @@ def test_lines_are_chosen_by_host_status_and_time(world: World):
     assert chosen(since=2000.0) == ["http://b.test/"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "kept", "left"),
     [
         ([(b"ETag", b'"a"'), (b"Last-Modified", b"soon")], (b'"a"', b"soon"), []),

@@ -15,7 +15,7 @@ from krowlspider.frontier.entry_queues import Answer, Candidate
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
 from krowlspider.frontier.pages.seed_names import keys_of_seeds
 from krowlspider.frontier.seed_limits import left_out_reader
-from krowlspider.frontier.seed_words import Fetched, fetched_from, read_words
+from krowlspider.frontier.seed_words import SeedFetches, fetched_from, read_words
 from krowlspider.frontier.store.store import put_owner
 from krowlspider.urls.seeds import SeedWords
 from tests.frontier.conftest import KeptMemoryStore, World
@@ -62,7 +62,7 @@ def end(world: World, entry: Entry, started: float, dropped: str | None = None) 
     world.frontier.acknowledge(lease, dropped)
 
 
-def fetched(world: World, key: bytes) -> Fetched:
+def fetched(world: World, key: bytes) -> SeedFetches:
     return fetched_from([world.store], key)
 
 
@@ -84,7 +84,7 @@ def test_counts_are_those_of_acknowledged_pages_after_a_kill(world: World) -> No
     end(world, Entry("https://a.test/2", 1, seed=key), 2000.0)
     assert words_in(world).refusal(Entry("https://a.test/3", 1, seed=key)) == "seed_pages"
     world.crash()
-    assert fetched(world, key) == Fetched(2, 200, 900.0, 1000.0)
+    assert fetched(world, key) == SeedFetches(2, 200, 900.0, 1000.0)
     assert words_in(world).refusal(Entry("https://a.test/3", 1, seed=key)) == ""
     assert words_in(world).refuse(key, 1, [None, "scope"]) == [None, "scope"]
 
@@ -97,7 +97,7 @@ def test_files_and_later_fetches_are_no_pages(world: World) -> None:
     end(world, Entry("https://a.test/1", 1, request=AGAIN, seed=key), 2000.0)
     end(world, Entry("https://a.test/2", 1, seed=key), 3000.0, dropped="dns")
     world.commit()
-    assert fetched(world, key) == Fetched(1, 100, 1000.0, 2000.0)
+    assert fetched(world, key) == SeedFetches(1, 100, 1000.0, 2000.0)
 
 
 def test_drops_are_counted_for_the_seed(world: World) -> None:

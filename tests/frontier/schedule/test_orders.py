@@ -278,6 +278,8 @@ def test_what_an_order_covers(world: World) -> None:
     lease = world.pop()
     assert lease is not None
     assert coverage(world.frontier, lease.host.name).in_flight == 1
+    assert coverage(world.frontier, f"{lease.host.name}:443").in_flight == 1
+    assert coverage(world.frontier, "test,dom,").in_flight == 1
     covered = coverage(world.frontier, "a.dom.test")
     names = ["a.dom.test", "a.dom.test:8080", "a.dom.test:8443"]
     assert (covered.hosts, covered.host_count) == (names, 3)

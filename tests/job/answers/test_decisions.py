@@ -6,9 +6,9 @@ import pytest
 
 from krowlspider.fetch.errors import NameNotFound
 from krowlspider.job.answers.host_feedback import (
-    Charge,
-    charge_of_answer,
-    charge_of_failure,
+    WaitCause,
+    cause_of_answer,
+    cause_of_failure,
     end_of_failure,
 )
 from krowlspider.job.in_flight import End
@@ -17,38 +17,44 @@ from krowlspider.job.in_flight import End
 @pytest.mark.parametrize(
     ("status", "of_page", "of_robots"),
     [
-        (200, Charge.ANSWER, Charge.ANSWER),
-        (404, Charge.ANSWER, Charge.ANSWER),
-        (402, Charge.PRICE, Charge.ANSWER),
-        (429, Charge.THROTTLING, Charge.THROTTLING),
-        (503, Charge.THROTTLING, Charge.THROTTLING),
-        (500, Charge.ANSWER, Charge.THROTTLING),
-        (599, Charge.ANSWER, Charge.THROTTLING),
+        (200, WaitCause.ANSWER, WaitCause.ANSWER),
+        (404, WaitCause.ANSWER, WaitCause.ANSWER),
+        (402, WaitCause.PRICE, WaitCause.ANSWER),
+        (429, WaitCause.THROTTLING, WaitCause.THROTTLING),
+        (503, WaitCause.THROTTLING, WaitCause.THROTTLING),
+        (500, WaitCause.ANSWER, WaitCause.THROTTLING),
+        (599, WaitCause.ANSWER, WaitCause.THROTTLING),
+        # Gemini.
+        (41, WaitCause.ANSWER, WaitCause.THROTTLING),
+        (44, WaitCause.THROTTLING, WaitCause.THROTTLING),
+        (51, WaitCause.ANSWER, WaitCause.ANSWER),
     ],
 )
-def test_a_status_charges_the_host(status: int, of_page: Charge, of_robots: Charge) -> None:
-    assert charge_of_answer(status, is_robots=False) is of_page
-    assert charge_of_answer(status, is_robots=True) is of_robots
+def test_a_status_makes_the_host_wait(
+    status: int, of_page: WaitCause, of_robots: WaitCause
+) -> None:
+    assert cause_of_answer(status, is_robots=False) is of_page
+    assert cause_of_answer(status, is_robots=True) is of_robots
 
 
 @pytest.mark.parametrize(
-    ("kind", "status", "is_refused", "is_of_proxy", "charge"),
+    ("kind", "status", "is_refused", "is_of_proxy", "cause"),
     [
-        ("disconnect", None, False, False, Charge.ERROR),
-        ("disconnect", 200, False, False, Charge.ERROR),
+        ("disconnect", None, False, False, WaitCause.ERROR),
+        ("disconnect", 200, False, False, WaitCause.ERROR),
         # Its body could not be read, but its head asks for rest.
-        ("disconnect", 503, False, False, Charge.THROTTLING),
-        ("too_large", 429, True, False, Charge.THROTTLING),
-        ("too_large", 200, True, False, Charge.ANSWER),
-        (NameNotFound.kind, None, False, False, Charge.NO_NAME),
-        ("proxy", None, False, True, Charge.NOTHING),
+        ("disconnect", 503, False, False, WaitCause.THROTTLING),
+        ("too_large", 429, True, False, WaitCause.THROTTLING),
+        ("too_large", 200, True, False, WaitCause.ANSWER),
+        (NameNotFound.kind, None, False, False, WaitCause.NO_NAME),
+        ("proxy", None, False, True, WaitCause.NOTHING),
     ],
 )
-def test_a_failure_charges_the_host(
-    kind: str, status: int | None, is_refused: bool, is_of_proxy: bool, charge: Charge
+def test_a_failure_makes_the_host_wait(
+    kind: str, status: int | None, is_refused: bool, is_of_proxy: bool, cause: WaitCause
 ) -> None:
-    found = charge_of_failure(kind, status, is_refused=is_refused, is_of_proxy=is_of_proxy)
-    assert found is charge
+    found = cause_of_failure(kind, status, is_refused=is_refused, is_of_proxy=is_of_proxy)
+    assert found is cause
 
 
 @pytest.mark.parametrize(

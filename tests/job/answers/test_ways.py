@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.job.answers.outages import ALONE, DENIED_FOR, Judgement, Way, Ways
+from tests.support.tables import table
 
 COUNT, EXCUSE, OUT, WRONG = Judgement
 DOWN, DENIED, INVALID = "proxy", "proxy_auth", "proxy_url"
 
 
-@pytest.mark.parametrize(
+@table(
     ("answers", "is_own", "kind", "expected"),
     [
         # The only way, from the start on.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scrapy.settings import Settings
 
 from krowlspider.cluster.membership import Signal
-from krowlspider.cluster.ring.ring import Member, Record
+from krowlspider.cluster.ring.ring import Member, MemberRecord
 from krowlspider.cluster.transport.forwarder import ForwardStats
 from krowlspider.cluster.transport.inbox import InboxStats
 from krowlspider.job.nodes.node import Node
@@ -49,7 +49,7 @@ def test_counts_are_of_live_members_and_all_messages() -> None:
     """Orders and messages about robots.txt too are counted when Redis refuses them."""
 
     async def main() -> None:
-        members = {name: Record(Member(name), dead=name == "b") for name in "ab"}
+        members = {name: MemberRecord(Member(name), dead=name == "b") for name in "ab"}
         cluster = SimpleNamespace(
             own_client=None, membership=SimpleNamespace(members=members), view=None
         )
@@ -71,14 +71,16 @@ def test_seeds_of_a_node_hold_up_others_while_it_works() -> None:
     ended, is not waited for."""
 
     async def main() -> None:
-        members = {name: Record(Member(name)) for name in "ab"}
+        members = {name: MemberRecord(Member(name)) for name in "ab"}
         membership = SimpleNamespace(members=members, pending_nodes=frozenset())
         cluster = SimpleNamespace(own_client=None, membership=membership, view=None)
         node = Node(Settings({"KROWL_NODE_ID": "a"}), "news", lambda *_: cluster)
 
         def waits(now: float, **counters: int) -> bool:
             if counters:
-                members["b"] = Record(Member("b"), counters={"start": 1, "beat": 1, **counters})
+                members["b"] = MemberRecord(
+                    Member("b"), counters={"start": 1, "beat": 1, **counters}
+                )
             node._heartbeats._listen(now)
             return node.others_have_seeds()
 
@@ -90,7 +92,7 @@ def test_seeds_of_a_node_hold_up_others_while_it_works() -> None:
         assert not waits(83, seeds=1, activity=5)
         assert waits(84, seeds=1, activity=6)
         assert not waits(85, activity=7)
-        members["b"] = Record(Member("b"), dead=True)
+        members["b"] = MemberRecord(Member("b"), dead=True)
         assert not waits(87)
 
     asyncio.run(main())
@@ -99,7 +101,7 @@ def test_seeds_of_a_node_hold_up_others_while_it_works() -> None:
 def test_standing_orders_that_a_redis_lost_are_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main() -> None:
         beat = {"start": 1, "beat": 1, "orders": 0}
-        members = {"a": Record(Member("a")), "b": Record(Member("b"), counters=beat)}
+        members = {"a": MemberRecord(Member("a")), "b": MemberRecord(Member("b"), counters=beat)}
         cluster = SimpleNamespace(
             own_client=None,
             membership=SimpleNamespace(members=members),
@@ -113,7 +115,7 @@ def test_standing_orders_that_a_redis_lost_are_sent_again(monkeypatch: pytest.Mo
         assert node.without_orders() == {}
         monkeypatch.setattr("krowlspider.job.nodes.node._TELL_AGAIN", 0.0)
         assert node.without_orders() == {"b": 1}
-        members["b"] = Record(Member("b"), counters={**beat, "orders": 5.0})
+        members["b"] = MemberRecord(Member("b"), counters={**beat, "orders": 5.0})
         assert node.without_orders() == {}
 
     asyncio.run(main())

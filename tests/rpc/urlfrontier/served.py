@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.settings import Settings
 
 from krowlspider.rpc.urlfrontier.crawls import Crawls
-from krowlspider.rpc.urlfrontier.intake import Report, Status
+from krowlspider.rpc.urlfrontier.intake import AckStatus, Report
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -78,4 +78,4 @@ def urls(crawl: ServedCrawl, queues: int = 0, per_queue: int = 0, seconds: float
     return [item.url for _, item in crawl.take(queues, per_queue, seconds)]
 
 
-OK, SKIPPED, FAIL = Status.OK, Status.SKIPPED, Status.FAIL
+OK, SKIPPED, FAIL = AckStatus.OK, AckStatus.SKIPPED, AckStatus.FAIL

@@ -9,7 +9,7 @@ import pytest
 from krowlspider.errors import JobError
 from krowlspider.frontier.entry import JSON, Entry
 from krowlspider.frontier.entry_queues import Candidate
-from krowlspider.rpc.urlfrontier.crawl import Figures
+from krowlspider.rpc.urlfrontier.crawl import QueueCounts
 from krowlspider.rpc.urlfrontier.crawls import CrawlsError
 from krowlspider.rpc.urlfrontier.intake import METADATA_MAX, Report
 from krowlspider.rpc.urlfrontier.records import Phase
@@ -42,7 +42,7 @@ def clock() -> Clock:
 def test_a_url_is_leased_once_and_is_done(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         assert crawl.put(discovered(A, A)) == [OK, OK]
-        assert crawl.figures() == Figures(1, 0, 0, 1, 1)
+        assert crawl.figures() == QueueCounts(1, 0, 0, 1, 1)
         assert urls(crawl) == [A]
         assert crawl.figures().leased == 1
         clock.move(1)
@@ -50,7 +50,7 @@ def test_a_url_is_leased_once_and_is_done(tmp_path: Path, clock: Clock):
         assert crawl.put(known(A)) == [OK]
         clock.move(100)
         assert urls(crawl) == []
-        assert crawl.figures("a.example") == Figures(0, 0, 1, 1, 0)
+        assert crawl.figures("a.example") == QueueCounts(0, 0, 1, 1, 0)
         assert crawl.put(discovered(A)) == [OK]
         clock.move(100)
         assert urls(crawl) == []
@@ -94,7 +94,7 @@ def test_a_lease_that_ends_comes_back(tmp_path: Path, clock: Clock):
         assert urls(crawl) == []
         clock.move(0.2)
         crawl.tick()
-        assert crawl.figures() == Figures(2, 0, 0, 1, 1)
+        assert crawl.figures() == QueueCounts(2, 0, 0, 1, 1)
         clock.move(5)
         taken = crawl.take(0, 0, 30)
         assert [(item.url, item.metadata) for _, item in taken] == [
@@ -124,7 +124,7 @@ def test_a_report_after_the_end_of_its_lease_counts(tmp_path: Path, clock: Clock
         crawl.put(known(A))
         clock.move(6)
         assert urls(crawl) == [B]
-        assert crawl.figures() == Figures(1, 1, 1, 1, 1)
+        assert crawl.figures() == QueueCounts(1, 1, 1, 1, 1)
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -141,7 +141,7 @@ def test_leases_survive_a_restart(tmp_path: Path, clock: Clock, is_killed: bool)
     else:
         crawls.close()
     with served(tmp_path, clock) as crawl:
-        assert crawl.figures() == Figures(3, 2, 0, 1, 1)
+        assert crawl.figures() == QueueCounts(3, 2, 0, 1, 1)
         clock.move(30)
         assert urls(crawl) == []
         crawl.put(known(B))
@@ -151,7 +151,7 @@ def test_leases_survive_a_restart(tmp_path: Path, clock: Clock, is_killed: bool)
         clock.move(10)
         assert sorted(urls(crawl)) == [A, C]
         crawl.put([*known(A), *known(C)])
-        assert crawl.figures() == Figures(0, 0, 3, 1, 0)
+        assert crawl.figures() == QueueCounts(0, 0, 3, 1, 0)
         assert crawl.frontier.counters["done"] == 3
 
 
@@ -169,14 +169,14 @@ def test_a_death_between_report_and_commit_loses_nothing(tmp_path: Path, clock: 
         clock.move(51)
         assert urls(crawl) == [B]
         crawl.tick()
-        assert crawl.figures() == Figures(1, 1, 1, 1, 1)
+        assert crawl.figures() == QueueCounts(1, 1, 1, 1, 1)
 
 
 def test_known_urls_come_when_they_are_due_the_first_first(tmp_path: Path, clock: Clock):
     with served(tmp_path, clock) as crawl:
         crawl.put([*known(A, clock.now + 20), *known(B, clock.now + 10, k="v"), *known(C)])
         assert urls(crawl) == []
-        assert crawl.figures() == Figures(2, 0, 1, 1, 0)
+        assert crawl.figures() == QueueCounts(2, 0, 1, 1, 0)
         clock.move(10)
         assert urls(crawl) == [B]
         crawl.put(known(B, clock.now + 5))
@@ -406,7 +406,7 @@ def test_other_queues_go_on_while_one_is_deleted(tmp_path: Path, clock: Clock):
             assert all("b.example" in url for url in found)
             assert crawl.put([report for url in found for report in known(url, clock.now + 1)])
         assert steps > 6
-        assert crawl.figures("a.example") == Figures(0, 0, 0, 0, 0)
+        assert crawl.figures("a.example") == QueueCounts(0, 0, 0, 0, 0)
         assert crawl.put(discovered(B)) == [OK]
         clock.move(60)
         crawl.tick()
@@ -426,7 +426,7 @@ def test_a_death_while_a_queue_is_deleted_leaves_none_of_it(
     crawl.frontier.store.close()
     crawl._folder.leave()
     with served(tmp_path, clock) as crawl:
-        assert crawl.figures() == Figures(1, 0, 0, 1, 1)
+        assert crawl.figures() == QueueCounts(1, 0, 0, 1, 1)
         assert crawl.frontier.queued == 1
         assert crawl.put(discovered(*many("a.example", 3))) == [OK] * 3
         clock.move(60)
@@ -451,7 +451,7 @@ def test_purged_urls_can_be_found_again(tmp_path: Path, clock: Clock):
         crawl.put(discovered(OTHER))
         assert finished(crawl.purge(1)) == 3
         assert [item.url for _, item in crawl.items()] == [OTHER]
-        assert crawl.figures() == Figures(1, 0, 0, 2, 1)
+        assert crawl.figures() == QueueCounts(1, 0, 0, 2, 1)
         assert crawl.put(discovered(B)) == [OK]
         clock.move(60)
         assert sorted(urls(crawl)) == [B, OTHER]
@@ -529,9 +529,9 @@ def test_a_folder_of_a_crawl_by_scrapy_is_served(tmp_path: Path, clock: Clock):
         clock.move(60)
         assert urls(crawl) == [A, B]
         assert crawl.put([*known(A), *known(B)]) == [OK, OK]
-        assert crawl.figures() == Figures(1, 0, 2, 1, 1)
+        assert crawl.figures() == QueueCounts(1, 0, 2, 1, 1)
     with served(tmp_path, clock) as crawl:
-        assert crawl.figures() == Figures(1, 0, 2, 1, 1)
+        assert crawl.figures() == QueueCounts(1, 0, 2, 1, 1)
 
 
 def test_a_folder_in_use_is_refused(tmp_path: Path, clock: Clock):

@@ -17,6 +17,7 @@ from krowlspider.urls.page.headers import (
     value_of,
     values_of,
 )
+from tests.support.tables import table
 from tests.support.work import seconds
 
 URL = "https://example.com/dir/page?q"
@@ -27,7 +28,7 @@ def links(*headers: str, follow_nofollow: bool = False) -> list[str]:
     return [url.removeprefix("https://example.com/") for url in found]
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "expected"),
     [
         ('</1>; rel="next"', ["1"]),
@@ -79,9 +80,7 @@ def test_a_page_gives_a_bounded_number_of_links() -> None:
     assert len(links(many)) == MAX_HEADER_LINKS
 
 
-@pytest.mark.parametrize(
-    "piece", ["a", "<", "<>", '"', '\\"', '<>;"', ";a=", "<>;a=", " ", '<>;a="\\']
-)
+@table("piece", ["a", "<", "<>", '"', '\\"', '<>;"', ";a=", "<>;a=", " ", '<>;a="\\'])
 def test_a_hostile_header_is_read_in_linear_time(piece: str) -> None:
     header = piece * (64_000 // len(piece))
 
@@ -103,7 +102,7 @@ def test_any_header_gives_normalised_urls(headers: list[str]) -> None:
     read_robots_tag(headers, "krowlspider")
 
 
-@pytest.mark.parametrize(
+@table(
     ("headers", "rules"),
     [
         ([], set()),

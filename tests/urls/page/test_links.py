@@ -21,6 +21,7 @@ from krowlspider.urls.page.links import (
     read_text,
     reading_plan,
 )
+from tests.support.tables import table
 
 URL = "https://example.com/dir/page?q"
 
@@ -93,7 +94,7 @@ def test_an_empty_page_says_nothing() -> None:
     assert (page.nofollow, page.noindex, page.canonical) == (False, False, None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "expected"),
     [
         ("<a href=/1><area href=/2><iframe src=/3></iframe><a href=/4>", ["1", "2", "3", "4"]),
@@ -112,7 +113,7 @@ def test_links_are_found_in_document_order(html: str, expected: list[str]) -> No
     assert links(html) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     "html",
     [
         "<script>document.write('<a href=/1>')</script>",
@@ -159,7 +160,7 @@ RELATIONS = [
 ]
 
 
-@pytest.mark.parametrize(("parameters", "is_followed"), RELATIONS)
+@table(("parameters", "is_followed"), RELATIONS)
 def test_a_link_element_and_a_link_header_are_one(parameters: str, is_followed: bool) -> None:
     attributes = parameters.replace(";", " ")
     found = links(f"<link {attributes} href=/1><body><a href=/2><LINK href=/3 {attributes}>")
@@ -181,7 +182,7 @@ def test_meta_may_address_another_product_token() -> None:
     assert (page.nofollow, page.noindex) == (True, False)
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "target"),
     [
         # web-platform-tests, the-meta-element/pragma-directives/attr-meta-http-equiv-refresh.
@@ -253,7 +254,7 @@ def test_base_applies_to_all_links_and_may_be_another_host() -> None:
     assert page.links == ["https://other.example/y/x"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "nofollow", "noindex"),
     [
         ("<meta name=robots content='noindex'>", False, True),
@@ -272,7 +273,7 @@ def test_meta_robots_speaks_for_the_page(html: str, nofollow: bool, noindex: boo
     assert page.links == ["https://example.com/1"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "title"),
     [
         ("<title>one</title><title>two</title>", "one"),

@@ -16,6 +16,7 @@ from krowlspider.urls.page.requisites.found import (
 )
 from krowlspider.urls.page.requisites.modules import MODULE_MAX, imports_in, requisites_of_module
 from krowlspider.urls.page.requisites.requisite import MODULE, OTHER, STYLE
+from tests.support.tables import table
 
 URL = "https://a.test/dir/main.js"
 PLAN = reading_plan("krowlspider", follow_nofollow=False, requisites=True)
@@ -25,7 +26,7 @@ def names(script: str) -> list[str]:
     return [name for name, _ in imports_in(script)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("script", "expected"),
     [
         ('import "x"', ["x"]),
@@ -104,7 +105,7 @@ def module(script: str, import_map: object = None) -> Requisites:
     return requisites_of_module(script.encode(), URL, maps)
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "url"),
     [
         ("./x.js", "https://a.test/dir/x.js"),
@@ -146,7 +147,7 @@ SCOPES = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "url"),
     [
         ("lib/a/b.js", "https://a.test/libs/a/b.js"),
@@ -178,7 +179,7 @@ def test_import_map_says_which_url_a_name_is(name: str, url: str | None) -> None
     assert found.import_map is not None
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         *("", "x", "[]", "1", "null", '{"imports":', "{}", '{"imports":[]}', '{"imports":{"a":1}}'),
@@ -208,7 +209,7 @@ MAP = """<script type=importmap>
 </script>"""
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "expected"),
     [
         ("<script type=module>import './x.js'</script>", {"/dir/x.js": MODULE}),

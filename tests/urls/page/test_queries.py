@@ -7,9 +7,10 @@ import pytest
 from krowlspider.urls.canonical import REFERENCE_MAX, normalise
 from krowlspider.urls.page.headers import QUERIES_MAX, encode_queries
 from krowlspider.urls.page.links import MAX_LINKS, read_page
+from tests.support.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("encoding", "query", "expected"),
     [
         # web-platform-tests, url/percent-encoding.window.js.

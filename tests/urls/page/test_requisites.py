@@ -27,6 +27,7 @@ from krowlspider.urls.page.requisites.requisite import (
     STYLE,
     Requisite,
 )
+from tests.support.tables import table
 from tests.support.work import seconds
 
 URL = "https://a.test/dir/page"
@@ -44,7 +45,7 @@ def short(found: Requisites) -> dict[str, str]:
     return {url.removeprefix("https://a.test/dir/"): kind for url, kind in found.found.items()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "expected"),
     [
         ("<img src=x>", {"x": IMAGE}),
@@ -136,7 +137,7 @@ LAZY = [
 ]
 
 
-@pytest.mark.parametrize("attribute", LAZY)
+@table("attribute", LAZY)
 def test_pictures_of_lazy_loaders_are_found(attribute: str) -> None:
     found = short(read(f"<img src=data:,x {attribute}='/x?a&amp;b' alt='y>'>"))
     assert found == {"https://a.test/x?a&b": IMAGE}
@@ -162,8 +163,8 @@ def test_sources_of_lazy_loaders_are_found() -> None:
     assert short(read(html)) == pictures | others
 
 
-@pytest.mark.parametrize("attribute", ["data-bg", "data-background", "data-background-image"])
-@pytest.mark.parametrize(
+@table("attribute", ["data-bg", "data-background", "data-background-image"])
+@table(
     ("value", "found"),
     [
         ("x.png", {"x.png": IMAGE}),
@@ -232,7 +233,7 @@ def test_plan_without_requisites_reads_none() -> None:
     assert read_page(b"<img src=x>", URL, None).requisites is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("srcset", "expected"),
     [
         ("x", ["x"]),
@@ -251,7 +252,7 @@ def test_srcset_is_split_as_in_browsers(srcset: str, expected: list[str]) -> Non
     assert list(short(read(f"<img srcset='{srcset}'>"))) == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("css", "expected"),
     [
         ("a{b:url(x)}", [("x", False)]),
@@ -357,7 +358,7 @@ def test_texts_of_a_page_are_read_up_to_a_bound(element: str) -> None:
     assert "https://a.test/dir/x" not in found.found
 
 
-@pytest.mark.parametrize(
+@table(
     "unit",
     [
         *("<img src=x>", "<img srcset='", "<img srcset='a (' b>", "<link rel=", "<link a='"),

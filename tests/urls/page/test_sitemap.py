@@ -21,6 +21,7 @@ from krowlspider.urls.page.sitemap import (
 )
 from krowlspider.urls.page.sitemap_xml import NESTING_MAX, PLACE_MAX, TOKEN_MAX
 from tests.fetch.emptiness import NOTHING
+from tests.support.tables import table
 from tests.support.work import seconds
 
 NAMESPACE = "http://www.sitemaps.org/schemas/sitemap/0.9"
@@ -55,7 +56,7 @@ def urlset(*places: str, head: str = "") -> str:
     return f"{head}<urlset>{entries}</urlset>"
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "body"),
     [
         ("text", f"{ONE}\n{TWO}\n"),
@@ -120,8 +121,8 @@ def test_location_that_is_no_http_url_is_counted() -> None:
 FEED_URL = "https://example.com/dir/feed?x"
 
 
-@pytest.mark.parametrize("broken", [False, True])
-@pytest.mark.parametrize(
+@table("broken", [False, True])
+@table(
     ("item", "found"),
     [
         (f"<guid>{ONE}</guid>", [ONE]),
@@ -164,8 +165,8 @@ def test_guid_of_an_item_without_end_counts() -> None:
     assert read(f"<rss>{item}").urls == [ONE]
 
 
-@pytest.mark.parametrize("broken", [False, True])
-@pytest.mark.parametrize(
+@table("broken", [False, True])
+@table(
     ("feed", "found"),
     [
         ("<feed><entry><link href='1'/></entry>", ["/dir/1"]),
@@ -228,8 +229,8 @@ def test_relative_links_without_a_known_base_are_invalid() -> None:
     assert (found.urls, found.sitemap.invalid) == (["http://a/"], 1)
 
 
-@pytest.mark.parametrize("broken", [False, True])
-@pytest.mark.parametrize(
+@table("broken", [False, True])
+@table(
     ("body", "pages", "children"),
     [
         (f"<sitemapindex>{{}}<sitemap>\n{ONE}?a&amp;b \n</sitemap>", [], [f"{ONE}?a&b"]),
@@ -371,7 +372,7 @@ def test_broken_xml_gives_the_urls_before(end: str) -> None:
     assert (found.sitemap.error or "").startswith("broken XML: ")
 
 
-@pytest.mark.parametrize(
+@table(
     "broken",
     [
         f"<url><loc>{ONE}?x=1&y=2</loc></url>",
@@ -387,7 +388,7 @@ def test_broken_xml_gives_the_urls_before(end: str) -> None:
         "\0\xff",
     ],
 )
-@pytest.mark.parametrize("padding", [0, STEP - 120, STEP - 105, STEP - 90])
+@table("padding", [0, STEP - 120, STEP - 105, STEP - 90])
 def test_broken_xml_loses_no_later_url(broken: str, padding: int) -> None:
     """Nor the one with the error, if only an & is not escaped."""
     head = f"<?xml version='1.0'?>{' ' * padding}<urlset><url><loc>http://a/?a&amp;b</loc></url>"
@@ -446,7 +447,7 @@ def test_broken_xml_keeps_the_limits() -> None:
         assert read(head + endless + urlset(ONE)).urls == [ONE]
 
 
-@pytest.mark.parametrize(
+@table(
     "filling",
     [
         *("<", "<a", "<a>", "</a>", "<url>", "<url><loc>", "&", "<entry><link href='"),
@@ -496,7 +497,7 @@ def test_a_document_that_defines_entities_is_refused(definitions: str) -> None:
     assert found.sitemap.error == "its document type defines entities"
 
 
-@pytest.mark.parametrize(
+@table(
     "body",
     [
         "",

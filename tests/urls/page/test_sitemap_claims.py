@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from krowlspider.urls.page.sitemap import ITEMS_AT_ONCE, JSON_MAX, URLS_MAX, Sitemap
 from krowlspider.urls.page.sitemap_xml import Claim
+from tests.support.tables import table
 
 ONE, TWO = "https://example.com/1", "https://example.com/2"
 DAY, NEXT = "2026-01-31", "2026-02-01T10:00:00Z"
@@ -27,7 +28,7 @@ def json_feed(*items: object, version: str = "https://jsonfeed.org/version/1.1")
     return json.dumps({"version": version, "title": "News", "items": items})
 
 
-@pytest.mark.parametrize(
+@table(
     ("body", "claim"),
     [
         (

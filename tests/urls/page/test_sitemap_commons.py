@@ -8,8 +8,7 @@ from __future__ import annotations
 import gzip
 from typing import NamedTuple
 
-import pytest
-
+from tests.support.tables import table
 from tests.urls.page.test_sitemap import NAMESPACE, ONE, TWO, read
 
 
@@ -208,7 +207,7 @@ CRAWLER_COMMONS = {
 }
 
 
-@pytest.mark.parametrize("name", CRAWLER_COMMONS)
+@table("name", CRAWLER_COMMONS)
 def test_sitemaps_of_crawler_commons(name: str) -> None:
     case = CRAWLER_COMMONS[name]
     found = read(case.body, "http://www.example.com/subsection/sitemap.xml")

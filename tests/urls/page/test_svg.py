@@ -7,6 +7,7 @@ import pytest
 from krowlspider.urls.page.requisites.elements import SVG_MAX, requisites_of_svg
 from krowlspider.urls.page.requisites.found import MAX_REQUISITES
 from krowlspider.urls.page.requisites.requisite import IMAGE, MODULE, OTHER, STYLE
+from tests.support.tables import table
 
 URL = "https://a.test/dir/picture.svg"
 NAMESPACES = (
@@ -25,7 +26,7 @@ def svg(content: str, head: str = "") -> str:
     return f"{head}<svg {NAMESPACES}>{content}</svg>"
 
 
-@pytest.mark.parametrize(
+@table(
     ("content", "expected"),
     [
         ("<image href='x'/><image xlink:href='y'/>", {"x": IMAGE, "y": IMAGE}),

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.urls.page.links import READ_MAX, lines_of_html, lines_of_text
+from tests.support.tables import table
 from tests.support.work import seconds
 
 
-@pytest.mark.parametrize(
+@table(
     ("html", "lines"),
     [
         ("", []),
