@@ -293,7 +293,7 @@ def test_a_forgotten_front_page_leaves_its_host(tmp_path: Path) -> None:
 
 
 def test_an_order_about_a_foreign_host_names_its_owner() -> None:
-    node = SimpleNamespace(knows_owners=True, others=lambda hosts: ["n2"] * len(hosts))
+    node = SimpleNamespace(knows_owners=True, foreign_owner=lambda host: "n2")
     # Nothing else of the crawl is asked: nothing can have changed.
     steering = object.__new__(Steering)
     steering._node = node  # type: ignore[assignment]

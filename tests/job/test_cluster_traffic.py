@@ -49,6 +49,9 @@ class NodeA:
     def __init__(self) -> None:
         self.stopped_nodes: list[str] = []
 
+    def foreign_owner(self, host: str) -> str | None:
+        return self.foreign_owners([host])[0]
+
     def foreign_owners(self, hosts: list[str]) -> list[str | None]:
         return [None if host == "a.test" else "b" for host in hosts]
 
