@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,7 @@ from krowlspider.errors import KrowlError, counted
 from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, content_of, refusal_in
 from krowlspider.search.gone import gone_pages
 from krowlspider.search.ledger import Dirty, File, Ledger, State
-from krowlspider.search.links import LinkStore
+from krowlspider.search.links import LinksIn, LinkStore
 from krowlspider.search.scan import Scanner
 from krowlspider.search.schema import (
     CJK,
@@ -57,6 +58,8 @@ PART, PART_CHARS = 5_000, 100_000_000
 HEAP = 200_000_000
 # Faults that are kept; further ones are counted.
 FAULTS_MAX = 1_000
+# Hosts whose domains are kept.
+_HOSTS_KEPT = 65_536
 
 
 class Setup(msgspec.Struct):
@@ -109,7 +112,7 @@ class Segments:
         put("id", key.hex())
         put("url", page.url)
         put("host", host)
-        put("domain", domain_of(host))
+        put("domain", _domain_of(host))
         put("scheme", page.url.partition(":")[0])
         put("lang", content.language)
         put("mime", content.media)
@@ -142,6 +145,9 @@ class Segments:
     def close(self) -> None:
         """Wait until segments are merged. What was not committed is dropped."""
         self._writer.wait_merging_threads()
+
+
+_domain_of = lru_cache(_HOSTS_KEPT)(domain_of)
 
 
 def _put_text(put: Callable[[str, str], None], name: str, text: str) -> str:
@@ -182,6 +188,7 @@ class Builder:
         is_new = not (folder / STATE).exists()
         setup = Setup(FORM, []) if is_new else read_setup(folder)
         self._links = LinkStore(folder / LINKS, make=True)
+        self._links_in: LinksIn | None = None
         self.ledger = Ledger(self._links)
         try:
             self._sources = [Path(source).resolve() for source in sources]
@@ -257,6 +264,7 @@ class Builder:
         for keys in self.ledger.with_anchors(later=is_last):
             self._look_at_anchors(keys, is_last=is_last)
         self._make_all()
+        self._forget_links()
 
     def _make_all(self) -> None:
         # Pages that are released meanwhile may come before those that are made.
@@ -281,6 +289,7 @@ class Builder:
         self.ledger.sync()
         self.segments.commit()
         self.ledger.done(marks)
+        self._forget_links()
 
     def _make(self, dirty: Dirty) -> int:
         """Make the document of a page anew; return the characters of its text."""
@@ -342,7 +351,7 @@ class Builder:
             key=lambda each: (-each.share, each.page.at),
             default=None,
         )
-        about = self._links.anchors(page.url)
+        about = self._anchors(page.url)
         with self.ledger.db.write_batch(transaction=True) as batch:
             if page.state == State.KEPT and (is_other or original is not None):
                 self.ledger.release_copies(batch, key)
@@ -385,7 +394,7 @@ class Builder:
                     # A page that comes later reads all of its anchors.
                     self.ledger.anchors_read(batch, key)
                     continue
-                about = self._links.anchors(page.url)
+                about = self._anchors(page.url)
                 if about.digest == page.anchors:
                     self.ledger.anchors_read(batch, key)
                 elif is_last or about.hosts >= 2 * max(page.hosts, 1):
@@ -394,6 +403,17 @@ class Builder:
                     self.counts["anchors"] += 1
                 else:
                     self.ledger.later(batch, key)
+
+    def _anchors(self, url: str) -> Anchors:
+        """Return the anchors of a page as they are when a part begins: no link changes in it."""
+        if self._links_in is None:
+            self._links_in = LinksIn(self._links.db)
+        return self._links_in.anchors(url)
+
+    def _forget_links(self) -> None:
+        if self._links_in is not None:
+            self._links_in.close()
+            self._links_in = None
 
     def _path_of(self, file: File) -> Path:
         return Path(self._setup.jobdirs[file.jobdir]) / file.name

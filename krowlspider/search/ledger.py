@@ -8,6 +8,7 @@ work, and nothing else. It shares the LevelDB of the links.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +32,8 @@ _EXACT, _BAND, _COPY = b"x", b"b", b"c"
 _SYNC = b"m"
 _ID, _SKETCH = 16, 8
 _PART = 10_000
+# Names of files that are kept.
+_FILES_KEPT = 64
 
 
 class State(IntEnum):
@@ -113,6 +116,7 @@ class Ledger:
         self.links = links
         self.db = links.db
         self._apart = bits_apart(SIMILARITY)
+        self.file = lru_cache(_FILES_KEPT)(self._file)
 
     # Files
 
@@ -129,7 +133,7 @@ class Ledger:
             batch.put(_FILE + number.to_bytes(4, "big"), pack(file))
         return number
 
-    def file(self, number: int) -> File:
+    def _file(self, number: int) -> File:
         return _file(self.db.get(_FILE + number.to_bytes(4, "big")))
 
     def is_scanned(self, file: File) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections import Counter
 from contextlib import suppress
 from functools import lru_cache
 from hashlib import blake2b
@@ -193,24 +192,45 @@ class LinkStore:
         return found
 
     def anchors(self, url: str) -> Anchors:
+        """Return what `LinksIn.anchors` returns, of the present links."""
+        return LinksIn(self.db).anchors(url)
+
+
+class LinksIn:
+    """The links to pages as they are when this is made; later ones do not count.
+
+    It keeps the old files of the store in use, so it is for a short time only.
+    """
+
+    def __init__(self, db: Any):
+        self._at = db.raw_iterator()
+
+    def close(self) -> None:
+        self._at.close()
+
+    def anchors(self, url: str) -> Anchors:
         """Return the anchors of links to a page: each as often as hosts use it, at most three
         times, the most frequent first; those of its own host at the end."""
-        own = host_hash(host_of(url))
-        others, ours = Counter[str](), dict[str, None]()
-        hosts, prefix = 0, _IN + key_of(url)
-        for key, value in self.db.iterator(prefix=prefix):
+        own, prefix, at = host_hash(host_of(url)), _IN + key_of(url), self._at
+        others: dict[str, int] = {}
+        ours: set[str] = set()
+        hosts = 0
+        at.seek(prefix)
+        while at.valid() and hosts < HOSTS_MAX:
+            key, value = at.item()
+            if not key.startswith(prefix):
+                break
+            at.next()
             text = value[_ID:].decode()
-            if key[len(prefix) : len(prefix) + _HOST] == own:
-                ours[text] = None
+            if key.startswith(own, len(prefix)):
+                ours.add(text)
                 continue
             hosts += 1
             if hosts <= ANCHOR_HOSTS and text:
-                others[text] += 1
-            if hosts == HOSTS_MAX:
-                break
+                others[text] = others.get(text, 0) + 1
         texts: list[str] = []
-        for text, count in sorted(others.items(), key=lambda each: (-each[1], each[0])):
-            texts += [text] * min(count, _REPEATED)
+        for text in sorted(others, key=lambda each: (-others[each], each)):
+            texts += [text] * min(others[text], _REPEATED)
         texts += [text for text in sorted(ours) if text and text not in others]
         return Anchors(texts[:ANCHORS_MAX], hosts)
 

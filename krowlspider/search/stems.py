@@ -39,15 +39,14 @@ class Stems:
         name = stemmed_field(language)
         if name is None:
             return None
-        tokens = set(text.encode(errors="replace").translate(_CLEAN).split())
+        tokens = text.encode(errors="replace").translate(_CLEAN).split()
         known = self._known[name]
-        new = tokens.difference(known)
-        if not new:
-            return name, _joined(map(known.__getitem__, tokens))
-        found = self._found(name.replace("body", "stem"), new)
-        stems = [*found.values(), *map(known.__getitem__, tokens.difference(found))]
-        self._keep(name, found)
-        return name, _joined(stems)
+        stems = set(map(known.get, tokens))
+        if None in stems:
+            found = self._found(name.replace("body", "stem"), {*tokens}.difference(known))
+            self._keep(name, found)
+            stems.update(found.values())
+        return name, " ".join(filter(None, stems))
 
     def _found(self, analyser: str, tokens: Iterable[bytes]) -> dict[bytes, str]:
         """Return the stems of each token, "" for one that is its own stem."""
@@ -55,10 +54,12 @@ class Stems:
         words = {each: each.decode(errors="replace") for each in tokens}
         # Mostly each token is one word.
         plain = [each for each, word in words.items() if len(each) < TERM_MAX and word.isalnum()]
-        stems = stem(" ".join(map(words.__getitem__, plain)))
+        text = " ".join(map(words.__getitem__, plain))
+        stems = stem(text)
         found = {}
         if len(stems) == len(plain):
-            lowered = self._analysers[LOWERED].analyze(" ".join(map(words.__getitem__, plain)))
+            # Letters of ASCII are in lower case already.
+            lowered = text.split() if text.isascii() else self._analysers[LOWERED].analyze(text)
             each_of = zip(plain, stems, lowered, strict=True)
             found = {token: made if made != word else "" for token, made, word in each_of}
         for token, word in words.items():
@@ -75,7 +76,3 @@ class Stems:
         if len(short) <= self._kept:
             self._known[name].update(short)
             self._count += len(short)
-
-
-def _joined(stems: Iterable[str]) -> str:
-    return " ".join(filter(None, {*stems}))

@@ -71,6 +71,13 @@ _TABLE = (
         *("elif is_last or about.hosts >= 2 * max(page.hosts, 1):", "elif True:"),
     ),
     (
+        *("links-in-that-are-old", "anchors are those of the present links", *_BUILDER),
+        *(
+            "            self._links_in.close()\n            self._links_in = None",
+            "            pass",
+        ),
+    ),
+    (
         *("copies-of-a-copy", "one of nearly the same pages is in the index", *_LEDGER),
         *("if share >= SIMILARITY:", "if share >= 1.0:"),
     ),
