@@ -53,8 +53,10 @@ def gone_pages(jobdir: Path) -> Iterator[Gone]:
 
 
 def _gone_in(store: Store) -> Iterator[Gone]:
-    # Of each host with so many failures, the day of its last try at the latest.
+    # Of each host with so many failures: the day of its last try at the latest, and of its last
+    # answer.
     tried: dict[str, int] = {}
+    heard: dict[str, int] = {}
     last, answered = "", set[int]()
     # The rows of a host are together.
     for key, value in store.items(PAGES):
@@ -66,14 +68,18 @@ def _gone_in(store: Store) -> Iterator[Gone]:
             continue
         if row.absence.is_tombstone:
             yield Gone(row.url, int(row.last))
-        if host not in tried:
+        if host in tried:
+            heard[host] = max(heard.get(host, 0), _day(row.last))
+        else:
             answered.add(_day(row.last))
-    # Where nobody has answered between the tries of a host, the network of this machine failed.
-    dead = [host for host, day in tried.items() if answered & {*range(day - DAYS + 1, day)}]
-    for host in dead:
-        for _, value in store.items(page_prefix(host)):
-            if (row := read_row(value, host)) is not None and not row.absence.is_tombstone:
-                yield Gone(row.url, int(row.last))
+    for host, day in heard.items():
+        silent = range(tried[host] - DAYS + 1, tried[host])
+        # Prices that it asks for count as failures too. And where nobody has answered between its
+        # tries, the network of this machine failed.
+        if day < silent.start and answered & {*silent}:
+            for _, value in store.items(page_prefix(host)):
+                if (row := read_row(value, host)) is not None and not row.absence.is_tombstone:
+                    yield Gone(row.url, int(row.last))
 
 
 def _day(second: float) -> int:

@@ -123,11 +123,15 @@ _TABLE = (
     ),
     (
         *("a-dead-host-stays", "pages of a host go that is dead for 30 days", *_GONE),
-        *("for host in dead:", "for host in ():"),
+        *("if day < silent.start and answered & {*silent}:", "if False:"),
     ),
     (
         *("our-outage-removes-pages", "no page goes because this machine was offline", *_GONE),
-        *(" if answered & {*range(day - DAYS + 1, day)}", ""),
+        *(" and answered & {*silent}", ""),
+    ),
+    (
+        *("prices-are-the-end", "a host that asks for payments is not dead", *_GONE),
+        *("if day < silent.start and", "if"),
     ),
     (
         *("each-page-is-a-host", "a host counts once for a page", *_LINKS),

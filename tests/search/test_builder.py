@@ -224,6 +224,20 @@ def test_no_page_goes_because_this_machine_was_offline(tmp_path: Path, back: int
     assert documents(index).keys() == {*pages.values()}
 
 
+def test_a_host_that_asks_for_payments_is_not_dead(tmp_path: Path):
+    """Its prices count as failures: it is tried once a day. But it answers."""
+    pages = {"a": "http://a.test/1", "b": "http://b.test/1"}
+    index = build(tmp_path, [found(url, n, 5) for n, url in enumerate(pages.values())])
+    store = LevelStore(tmp_path / "job" / "frontier", create=True)
+    batch = store.batch()
+    put_row(batch, pages["a"], DEAD, day=38)
+    put_row(batch, pages["b"], 0, day=20)
+    batch.write()
+    store.close()
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    assert documents(index).keys() == {*pages.values()}
+
+
 def test_one_copy_is_in_the_index(tmp_path: Path):
     same, nearly = A + "same", A + "nearly"
     made = [found(A, 1), found(same, 1, 1), found(nearly, 1, 2, extra="Besides")]
