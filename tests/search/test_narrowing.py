@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.search.answers import Captures
 from krowlspider.search.narrowing import Bounds
+from krowlspider.search.page import page
 from krowlspider.search.query import parse
 from krowlspider.search.searcher import ENOUGH, Found, Searcher
 from tests.search.indexes import Page, index
@@ -152,3 +154,5 @@ def test_pages_past_those_of_a_narrowed_query_are_found(folder: Path):
     first, whole = searcher.search(query), searcher.search(query, limit=100)
     assert (first.total, first.is_exact) == (ENOUGH, False)
     assert (whole.total, whole.is_exact, len(whole.results)) == (500, True, 100)
+    shown = page(first, {"q": "kiwi"}, 1, 10, Captures())
+    assert "The first 50 are shown: give more words" in shown
