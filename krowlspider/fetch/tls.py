@@ -413,7 +413,8 @@ class Slices:
 
     Work beyond ``TURN`` waits for the next turn of the event loop. Channels that wait do not read
     from their sockets. Channels that took little time so far go before those that took much, and
-    first those with one slice left; among equals, those that have waited longer go first.
+    first those with one slice left; among equals, those that have waited longer go first. A turn
+    begins with one slice of each of these three kinds, so that none waits for ever.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -456,18 +457,23 @@ class Slices:
     def _turn(self) -> None:
         self._left, self._turning = TURN, False
         try:
-            while self._left > 0.0 and (waiting := self._first()):
-                channel = waiting.popleft()
-                if channel.pending:
-                    self._step(channel)
-                if channel.pending:
-                    self._queue(channel)
-                else:
-                    channel.set_waiting(False)
+            for waiting in self._waiting:
+                if waiting and self._left > 0.0:
+                    self._serve(waiting.popleft())
+            while self._left > 0.0 and (first := self._first()):
+                self._serve(first.popleft())
         finally:
             # An error in one channel must not stop the others.
             if any(self._waiting):
                 self._schedule()
+
+    def _serve(self, channel: Channel) -> None:
+        if channel.pending:
+            self._step(channel)
+        if channel.pending:
+            self._queue(channel)
+        else:
+            channel.set_waiting(False)
 
     def _first(self) -> deque[Channel] | None:
         return next((each for each in self._waiting if each), None)

@@ -152,7 +152,7 @@ class Compiler:
         if not (self._is_large and is_sum):
             return None, None
         made = Narrowing(self._module, self.documents, self.bounds)
-        leaves = [[leaf for term in clause for leaf in term.leaves] for clause in clauses]
+        leaves = [_leaves_of(clause) for clause in clauses]
         some = made.of_any([leaf for clause in leaves for leaf in clause])
         return made.of_all(leaves), some
 
@@ -213,15 +213,16 @@ class Compiler:
         elif folded:
             words += folded
             names = [term.field] if term.field else [*BOOSTS]
-            leaves += [
+            own = (
                 self._leaf(f"{term.text} in {name}", name, folded, BOOSTS[name]) for name in names
-            ]
+            )
+            leaves += [each._replace(is_own=True) for each in own]
             if term.kind is Kind.WORD and len(folded) == 1:
                 leaves += self._titles(term, folded[0], spoken)
                 leaves += [] if term.field else self._stems(term, folded[0], spaced, spoken)
         found = [self._any([each.made for each in leaves])] if leaves else []
         if pairs:
-            leaves.append(self._pairs(term, pairs))
+            leaves.append(self._pairs(term, pairs)._replace(is_own=True))
             found.append(leaves[-1].made)
         if not found:
             return None
@@ -401,6 +402,12 @@ class Compiler:
             _plain(high),
             include_upper=high is None,
         )
+
+
+def _leaves_of(clause: Sequence[_Asked]) -> list[Leaf]:
+    """Return the leaves of a clause. Of alternatives none is what nearly all its pages have."""
+    leaves = [leaf for term in clause for leaf in term.leaves]
+    return leaves if len(clause) == 1 else [each._replace(is_own=False) for each in leaves]
 
 
 def _plain(end: int | datetime | None) -> int | datetime | None:

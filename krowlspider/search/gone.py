@@ -1,7 +1,8 @@
 """The pages that a crawl's own frontier says are gone.
 
 Rows know more than the archive: which 200s are the error page of their host, for one. Records of
-hosts know which hosts have not answered for a month. They are read once the crawl has stopped.
+hosts know which hosts have not answered for a month, while others have. They are read once the
+crawl has stopped.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
 from krowlspider.archive.finished import PROCESS
-from krowlspider.frontier.hosts.host_record import rate_in
+from krowlspider.frontier.hosts.host_record import decode_host, rate_in
 from krowlspider.frontier.pages.row import read_row
-from krowlspider.frontier.store.schema import PAGES, host_key, host_of_page
+from krowlspider.frontier.store.schema import PAGES, host_key, host_of_page, page_prefix
 from krowlspider.frontier.store.store import LevelStore, StoreError
-from krowlspider.politeness.delay import ERRORS_PARK
+from krowlspider.politeness.delay import ERRORS_PARK, PARKED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.store.store import Store
 
-# Failures in a row of a host that is dead: a parked one is tried once a day, so these are 30 days.
-DEAD = ERRORS_PARK + 30
+# Days for which a host has not answered that is dead.
+DAYS = 30
+# Failures in a row of such a host: a parked one is tried once a day.
+DEAD = ERRORS_PARK + DAYS
 
 
 class Gone(NamedTuple):
@@ -46,17 +49,38 @@ def gone_pages(jobdir: Path) -> Iterator[Gone]:
             # The crawl runs; the next run of the command reads them.
             continue
         with closing(store):
-            last, is_dead = "", False
-            # The rows of a host are together.
-            for key, value in store.items(PAGES):
-                if (host := host_of_page(key)) != last:
-                    last, is_dead = host, _is_dead(store, host)
-                row = read_row(value, host)
-                if row is not None and (is_dead or row.absence.is_tombstone):
+            yield from _gone_in(store)
+
+
+def _gone_in(store: Store) -> Iterator[Gone]:
+    # Of each host with so many failures: the day of its last try at the latest, and of its last
+    # answer.
+    tried: dict[str, int] = {}
+    heard: dict[str, int] = {}
+    last, answered = "", set[int]()
+    # The rows of a host are together.
+    for key, value in store.items(PAGES):
+        if (host := host_of_page(key)) != last:
+            last, record = host, store.get(host_key(host))
+            if record is not None and rate_in(record).errors >= DEAD:
+                tried[host] = _day(decode_host(host, record).due - PARKED)
+        if (row := read_row(value, host)) is None:
+            continue
+        if row.absence.is_tombstone:
+            yield Gone(row.url, int(row.last))
+        if host in tried:
+            heard[host] = max(heard.get(host, 0), _day(row.last))
+        else:
+            answered.add(_day(row.last))
+    for host, day in heard.items():
+        silent = range(tried[host] - DAYS + 1, tried[host])
+        # Prices that it asks for count as failures too. And where nobody has answered between its
+        # tries, the network of this machine failed.
+        if day < silent.start and answered & {*silent}:
+            for _, value in store.items(page_prefix(host)):
+                if (row := read_row(value, host)) is not None and not row.absence.is_tombstone:
                     yield Gone(row.url, int(row.last))
 
 
-def _is_dead(store: Store, host: str) -> bool:
-    """Return whether a host has not answered for 30 days."""
-    record = store.get(host_key(host))
-    return record is not None and rate_in(record).errors >= DEAD
+def _day(second: float) -> int:
+    return int(second // PARKED)

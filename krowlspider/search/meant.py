@@ -56,5 +56,6 @@ def meant(view: View, query: Query, compiled: Compiled, found: int) -> str:
     if text == query.text:
         return ""
     other = view.compiler.compile(replace(parse(text), filters=query.filters))
-    count = searcher.search(other.narrow or other.every, 1).count
-    return plain(text) if count >= max(1, _MORE * found) else ""
+    queries = [each for each in (other.narrow, other.every) if each is not None]
+    least = max(1, _MORE * found)
+    return plain(text) if any(searcher.search(each, 1).count >= least for each in queries) else ""

@@ -44,7 +44,8 @@ class Leaf(NamedTuple):
     """A part of a score: ``made`` asks for it.
 
     ``pages`` have it at most; finding them costs as much as ``cost`` entries of one word. ``added``
-    is what it adds to a score at most. ``is_run``: it is of words in a row.
+    is what it adds to a score at most. ``is_run``: it is of words in a row. ``is_own``: it is of a
+    term as it was typed, without which a page has only other forms or other terms.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Leaf(NamedTuple):
     cost: int = 0
     added: float = 0.0
     is_run: bool = False
+    is_own: bool = False
 
 
 def leaf_of(name: str, made: Any, counts: Sequence[int], boost: float, documents: int) -> Leaf:
@@ -143,7 +145,10 @@ class Narrowing:
 
     def _cover(self, clause: Sequence[Leaf]) -> Leaf | None:
         """Return the leaf that nearly all pages of a clause have; None if there is none."""
-        most = max(clause, key=lambda leaf: leaf.cost)
+        own = [leaf for leaf in clause if leaf.is_own]
+        most = max(own, key=lambda leaf: leaf.cost, default=None)
+        if most is None:
+            return None
         return most if most.is_run or most.pages >= self._documents / 2 else None
 
     def _looked_up(self, pages: int) -> int:

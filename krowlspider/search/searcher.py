@@ -136,13 +136,14 @@ class Searcher:
         notes = [*query.notes]
         with self.opened.asked():
             compiled = view.compiler.compile(query)
-            matches = _matches(view, compiled, query, notes)
+            begin, limit = max(0, offset), max(0, min(limit, LIMIT_MAX))
+            end = begin + limit
+            matches = _matches(view, compiled, query, notes, end)
             ranked = self._ranked(view, compiled, matches.pages, rank)
             marker = Marker(view, query, compiled)
-            limit = max(0, min(limit, LIMIT_MAX))
             results = [
                 self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
-                for page in ranked[max(0, offset) : max(0, offset) + limit]
+                for page in ranked[begin:end]
             ]
             other = ""
             if matches.with_all < _FEW and compiled.is_of_words:
@@ -256,8 +257,10 @@ class Searcher:
         )
 
 
-def _matches(view: View, compiled: Compiled, query: Query, notes: list[str]) -> _Matches:
-    """Return the best pages by text, and how many there are."""
+def _matches(
+    view: View, compiled: Compiled, query: Query, notes: list[str], wanted: int
+) -> _Matches:
+    """Return the best pages by text, and how many there are; ``wanted`` of them are asked for."""
     searcher = view.searcher
     if query.is_empty or not (compiled.is_of_words or query.filters):
         return _Matches([])
@@ -267,7 +270,7 @@ def _matches(view: View, compiled: Compiled, query: Query, notes: list[str]) -> 
         return _Matches(pages, found.count, found.count)
     if compiled.narrow is not None:
         found = searcher.search(compiled.narrow, RANKED_MAX)
-        if found.count >= ENOUGH:
+        if found.count >= max(ENOUGH, min(wanted, RANKED_MAX)):
             pages = _loaded(view, found.hits)
             return _Matches(pages, found.count, found.count, is_exact=False)
     found = searcher.search(compiled.every, RANKED_MAX)
@@ -279,7 +282,11 @@ def _matches(view: View, compiled: Compiled, query: Query, notes: list[str]) -> 
 
 def _add_some(view: View, compiled: Compiled, matches: _Matches, notes: list[str]) -> None:
     """Add pages that have some of the words."""
-    some = view.searcher.search(compiled.narrow_some or compiled.some, RANKED_MAX)
+    some, is_exact = None, False
+    if compiled.narrow_some is not None:
+        some = view.searcher.search(compiled.narrow_some, RANKED_MAX)
+    if some is None or some.count < ENOUGH:
+        some, is_exact = view.searcher.search(compiled.some, RANKED_MAX), True
     if some.count <= matches.total:
         return
     known = {_key(page.address) for page in matches.pages}
@@ -289,7 +296,7 @@ def _add_some(view: View, compiled: Compiled, matches: _Matches, notes: list[str
     del matches.pages[RANKED_MAX:]
     if not matches.total:
         notes.append("no page has all these words: these have some of them")
-    matches.total, matches.is_exact = some.count, compiled.narrow_some is None
+    matches.total, matches.is_exact = some.count, is_exact
 
 
 def _loaded(view: View, hits: Iterable[tuple[float, Any]]) -> list[_Page]:

@@ -70,7 +70,7 @@ def test_pages_of_a_dead_capsule_go(tmp_path: Path):
     store = LevelStore(jobdir / "frontier", create=True)
     batch = store.batch()
     for url, errors in ((A, DEAD), (B, DEAD - 1)):
-        put_row(batch, url, errors)
+        put_row(batch, url, errors, day=0 if url == A else 20)
     batch.write()
     store.close()
     builder = Builder(tmp_path / "index", [jobdir], heap=15_000_000, jobdirs=[jobdir])

@@ -263,6 +263,14 @@ POLITENESS_AND_BOUNDS = (
         ("tests/fetch/tls/test_work.py",),
     ),
     Mutation(
+        "tls-starves-long-answers",
+        "10: long and heavy connections go on beside short ones",
+        "krowlspider/fetch/tls.py",
+        "for waiting in self._waiting:",
+        "for waiting in ():",
+        ("tests/fetch/tls/test_work.py",),
+    ),
+    Mutation(
         "a-full-host-loses-pages",
         "a connect timeout of a host that has answered is no fault of the page",
         "krowlspider/job/answers/retries.py",

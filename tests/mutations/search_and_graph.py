@@ -119,11 +119,19 @@ _TABLE = (
     ),
     (
         *("any-row-is-gone", "rows of pages that are there remove nothing", *_GONE),
-        *("if row is not None and (is_dead or row.absence.is_tombstone):", "if row is not None:"),
+        *("        if row.absence.is_tombstone:", "        if True:"),
     ),
     (
         *("a-dead-host-stays", "pages of a host go that is dead for 30 days", *_GONE),
-        *("(is_dead or row.absence.is_tombstone)", "row.absence.is_tombstone"),
+        *("if day < silent.start and answered & {*silent}:", "if False:"),
+    ),
+    (
+        *("our-outage-removes-pages", "no page goes because this machine was offline", *_GONE),
+        *(" and answered & {*silent}", ""),
+    ),
+    (
+        *("prices-are-the-end", "a host that asks for payments is not dead", *_GONE),
+        *("if day < silent.start and", "if"),
     ),
     (
         *("each-page-is-a-host", "a host counts once for a page", *_LINKS),
@@ -184,7 +192,19 @@ _TABLE = (
     ),
     (
         *("few-pages-are-enough", "50 pages or all are asked for", *_NARROWED),
-        *("if found.count >= ENOUGH:", "if found.count:"),
+        *("if found.count >= max(ENOUGH, min(wanted, RANKED_MAX)):", "if found.count:"),
+    ),
+    (
+        *("a-page-of-results-is-empty", "pages that are asked for are found", *_NARROWED),
+        *("if found.count >= max(ENOUGH, min(wanted, RANKED_MAX)):", "if found.count >= ENOUGH:"),
+    ),
+    (
+        *("some-words-in-titles-alone", "few pages of some words are not the answer", *_NARROWED),
+        *("if some is None or some.count < ENOUGH:", "if some is None:"),
+    ),
+    (
+        *("other-forms-alone", "a word is found as it was typed", *_NARROWING),
+        *("own = [leaf for leaf in clause if leaf.is_own]", "own = [*clause]"),
     ),
     (
         *("a-rare-word-in-texts-alone", "a rare word may be in any field", *_NARROWING),
@@ -196,7 +216,7 @@ _TABLE = (
     ),
     (
         *("any-query-is-suggested", "another query must find clearly more", *_MEANT),
-        *("if count >= max(1, _MORE * found) else", "if count else"),
+        *("least = max(1, _MORE * found)", "least = 1"),
     ),
     (
         *("some-words-first", "pages with all words are in front", *_SEARCHER),

@@ -199,14 +199,43 @@ def test_pages_of_a_dead_host_go_until_it_answers(tmp_path: Path):
     index = build(tmp_path, [found(url, n, 5) for n, url in enumerate(pages.values())])
     store = LevelStore(tmp_path / "job" / "frontier", create=True)
     batch = store.batch()
-    for url, errors in zip(pages.values(), (DEAD, DEAD - 1), strict=True):
-        put_row(batch, url, errors)
+    put_row(batch, pages["a"], DEAD)
+    put_row(batch, pages["b"], DEAD - 1, day=20)
     batch.write()
     store.close()
     assert update(index, tmp_path / "job")["gone by rows"] == 1
     assert documents(index).keys() == {pages["b"]}
     build(tmp_path, [found(pages["a"], 9, 8)])
     assert documents(index).keys() == {pages["a"], pages["b"]}
+
+
+@pytest.mark.parametrize("back", [0, 39])
+def test_no_page_goes_because_this_machine_was_offline(tmp_path: Path, back: int):
+    """Nobody has answered between the tries, whether one has since then, or none."""
+    pages = {"a": "http://a.test/1", "b": "http://b.test/1"}
+    index = build(tmp_path, [found(url, n, 5) for n, url in enumerate(pages.values())])
+    store = LevelStore(tmp_path / "job" / "frontier", create=True)
+    batch = store.batch()
+    put_row(batch, pages["a"], DEAD)
+    put_row(batch, pages["b"], 0 if back else DEAD, day=back)
+    batch.write()
+    store.close()
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    assert documents(index).keys() == {*pages.values()}
+
+
+def test_a_host_that_asks_for_payments_is_not_dead(tmp_path: Path):
+    """Its prices count as failures: it is tried once a day. But it answers."""
+    pages = {"a": "http://a.test/1", "b": "http://b.test/1"}
+    index = build(tmp_path, [found(url, n, 5) for n, url in enumerate(pages.values())])
+    store = LevelStore(tmp_path / "job" / "frontier", create=True)
+    batch = store.batch()
+    put_row(batch, pages["a"], DEAD, day=38)
+    put_row(batch, pages["b"], 0, day=20)
+    batch.write()
+    store.close()
+    assert update(index, tmp_path / "job")["gone by rows"] == 0
+    assert documents(index).keys() == {*pages.values()}
 
 
 def test_one_copy_is_in_the_index(tmp_path: Path):

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from krowlspider.search.answers import Captures
 from krowlspider.search.narrowing import Bounds
+from krowlspider.search.page import page
 from krowlspider.search.query import parse
 from krowlspider.search.searcher import ENOUGH, Found, Searcher
 from tests.search.indexes import Page, index
@@ -114,3 +116,43 @@ def test_pages_with_some_frequent_words_cost_little_too(folder: Path):
     assert urls(found) == urls(whole)
     assert whole.total == PAGES
     assert not found.is_exact
+
+
+@pytest.fixture(scope="module")
+def forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two thirds of the pages have kiwi and banana in a row, a sixth has melon instead. Each has
+    cherry, and one form of page, mostly the singular."""
+    made = []
+    for number in range(PAGES):
+        fruit = "kiwi banana" if number % 3 else ("apple", "melon melon")[number % 2]
+        form = "page" if number % 5 else "pages pages"
+        title = "kiwi banana cherry" if number % 4 == 0 else f"Number {number}"
+        made.append(Page(f"https://h{number}.test/", title, f"cherry {fruit} {form}"))
+    return index(tmp_path_factory.mktemp("forms"), made)
+
+
+@pytest.mark.parametrize(
+    "text", ["kiwi OR melon cherry", '"kiwi banana" OR melon cherry', "pages cherry"]
+)
+def test_each_alternative_is_found_and_the_word_as_typed(forms: Path, text: str):
+    """Of alternatives or forms of a word, the most frequent one does not leave the others out."""
+    whole = Searcher(forms).search(parse(text))
+    found = narrowed(forms).search(parse(text))
+    assert urls(found) == urls(whole)
+
+
+def test_pages_with_some_words_are_found_within_filters(forms: Path):
+    """The narrowed query finds too few there."""
+    found = narrowed(forms).search(parse("cherry kiwi nothing host:h1.test"))
+    assert urls(found) == ["https://h1.test/"]
+    assert (found.total, found.is_exact) == (1, True)
+
+
+def test_pages_past_those_of_a_narrowed_query_are_found(folder: Path):
+    """Fifty pages are enough for the first ten results, but not for a hundred."""
+    searcher, query = narrowed(folder), parse("kiwi -intitle:banana")
+    first, whole = searcher.search(query), searcher.search(query, limit=100)
+    assert (first.total, first.is_exact) == (ENOUGH, False)
+    assert (whole.total, whole.is_exact, len(whole.results)) == (500, True, 100)
+    shown = page(first, {"q": "kiwi"}, 1, 10, Captures())
+    assert "The first 50 are shown: give more words" in shown

@@ -10,6 +10,7 @@ from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store.schema import PAGES, host_key
+from krowlspider.politeness.delay import PARKED
 from krowlspider.search.schema import SEGMENTS, Place, open_index
 from krowlspider.urls.canonical import host_of
 from tests.archive.captures import STARTED
@@ -61,12 +62,13 @@ def found(url: str, number: int, minute: int = 0, **about: Any) -> Capture:
     return fetch(url, page(number, **about), minute=minute)
 
 
-def put_row(batch: Batch, url: str, errors: int) -> None:
-    """Put the row of a page that was fetched, and the record of its host: so many tries in a row
-    have failed since."""
+def put_row(batch: Batch, url: str, errors: int, day: int = 0) -> None:
+    """Put the row of a page that was fetched on a day, and the record of its host: so many tries in
+    a row have failed since, the last one on day 39."""
     host = Host(host_of(url))
     host.rate.errors = errors
-    row = PageRow(url, 200, int(STARTED), STARTED + 60 * 5)
+    host.due = STARTED + 39 * PARKED + PARKED
+    row = PageRow(url, 200, int(STARTED), STARTED + 60 * 5 + day * PARKED)
     batch.put(PAGES + host.name.encode() + bytes(9), row.encode(host.name))
     batch.put(host_key(host.name), encode_host(host))
 

@@ -199,7 +199,7 @@ def _pages(found: Found, given: Mapping[str, str], number: int, each: int) -> st
     if number < last:
         links.append(_link("Next ›", given, number + 1, "next"))
     more = ""
-    if found.total > found.reached:
+    if found.total > found.reached or not found.is_exact:
         more = f'<p class="none">The first {found.reached:,} are shown: give more words.</p>'
     return f'<nav aria-label="Pages of results">{"".join(links)}</nav>{more}'
 

@@ -232,18 +232,21 @@ def test_turn_is_bounded_for_many_floods(
 
 
 class Costly:
-    """A channel of a quiet server, each slice of which takes more than a turn."""
+    """A channel of a quiet server, each slice of which takes so many seconds."""
 
-    def __init__(self, name: str, served: list[str]) -> None:
+    def __init__(
+        self, name: str, served: list[str], seconds: float = 2 * TURN, *, is_long: bool = False
+    ) -> None:
         self.work = TlsWork()
-        self.pending, self.is_long = True, False
+        self.pending, self.is_long = True, is_long
         self._name = name
         self._served = served
+        self._seconds = seconds
 
     def step(self) -> float:
         self._served.append(self._name)
         self.pending = False
-        return 2 * TURN
+        return self._seconds
 
     def set_waiting(self, waiting: bool) -> None: ...
 
@@ -258,6 +261,28 @@ def test_waiting_connections_are_served_in_order(clockwork: Clockwork) -> None:
         clockwork.turn()
         slices.process(cast("Channel", Costly(name, served)))
     assert served == ["a", "b", "c", "d"]
+
+
+def test_long_and_heavy_connections_go_on_beside_short_ones(clockwork: Clockwork) -> None:
+    """As many short ones as a turn can serve, in each turn, do not keep them from their slice."""
+    slices, served = Slices(clockwork.loop), list[str]()
+
+    def receive(name: str, *, is_long: bool = False, is_heavy: bool = False) -> None:
+        channel = Costly(name, served, TURN / 4, is_long=is_long)
+        if is_heavy:
+            channel.work.timer = lambda: 1.0
+            channel.work.charge(0.0)
+        slices.process(cast("Channel", channel))
+
+    for _ in range(8):
+        receive("short")
+    receive("heavy", is_heavy=True)
+    receive("long", is_long=True)
+    for _ in range(2):
+        clockwork.turn()
+        for _ in range(4):
+            receive("short")
+    assert {"long", "heavy"} < {*served}
 
 
 @pytest.mark.parametrize(
