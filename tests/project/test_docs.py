@@ -47,6 +47,7 @@ NOT_RUN = {
     ".venv/bin/scrapy top": "needs a crawl that runs: tests/commands/test_top.py",
     ".venv/bin/scrapy node --profile": "needs a crawl that runs: tests/node/test_profile.py",
     "redis-cli": "needs Redis: tests/cluster",
+    "sed -e '/^gemini:/!d'": "needs a list: tests/gemini/test_ancestor_urls.py",
 }
 # Crawls of a cluster, as above, by a setting that they have.
 _CLUSTER = ("KROWL_CONSUL=", "KROWL_NODE_ID=")

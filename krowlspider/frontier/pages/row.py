@@ -53,9 +53,12 @@ _SEED = 1 << 19
 _WEIGHT = 1 << 20
 _PRICE = 1 << 21
 _KNOWN = 2 * _PRICE - 1
-# The flags of numbers, and how many numbers they stand for: a history has five.
+# The flags of numbers, and how many numbers they stand for: a history has five, a time two.
 _NUMBERS = 2 * _DUE - 1
-_EXTRA = [flags.bit_count() + 4 * (flags & _HISTORICAL) for flags in range(_NUMBERS + 1)]
+_EXTRA = [
+    flags.bit_count() + 4 * (flags & _HISTORICAL) + bool(flags & _STORED)
+    for flags in range(_NUMBERS + 1)
+]
 # The highest count that a row holds.
 COUNT_MAX = 0xFFFF
 # Next times are whole multiples of these seconds.
@@ -161,10 +164,7 @@ class PageRow(Struct):
         return second_of(self.last + self.planned)
 
     def encode(self, host: str) -> bytes:
-        """Return the row as it is stored under a key of its host: only what is not default.
-
-        ``last`` is stored in whole seconds if the payload is in the record of another fetch.
-        """
+        """Return the row as it is stored under a key of its host: only what is not default."""
         flags, exact = 0, self.stored or self.last
         if not self.stored:
             flags |= _UNSTORED
@@ -176,8 +176,8 @@ class PageRow(Struct):
             numbers.append(self.status)
         if exact != self.last:
             flags |= _STORED
-            last = second_of(self.last)
-            numbers.append(last - second & SECONDS_MAX)
+            last, part = divmod(_microseconds(self.last), _MILLION)
+            numbers += last - second & SECONDS_MAX, part
         counts = (self.fetches, self.unmodified, self.changes)
         if counts != (1, 0, 0) or not self.changed == self.first == last:
             flags |= _HISTORICAL
@@ -335,7 +335,7 @@ def _read_numbers(row: PageRow, flags: int, data: bytes, at: int) -> int:
         row.status = next(each)
     if flags & _STORED:
         last = second + next(each) & SECONDS_MAX
-        row.last = float(last)
+        row.last = (last * _MILLION + next(each)) / _MILLION
     if flags & _HISTORICAL:
         row.first, row.changed = (
             second - next(each) & SECONDS_MAX,
