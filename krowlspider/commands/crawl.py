@@ -281,7 +281,7 @@ def _obey_hangup(crawler: Crawler) -> None:
     With KROWL_POLICIES it has the files of settings read again instead, as in other services,
     unless the terminal or the supervisor that the crawl was started from is gone.
     """
-    hangup = Hangup()
+    hangup, is_stopping = Hangup(), False
 
     def reload() -> None:
         if crawler.crawling and (crawl := opened_crawl(crawler)) is not None:
@@ -290,7 +290,10 @@ def _obey_hangup(crawler: Crawler) -> None:
                 read_again()
 
     def stop() -> None:
-        if crawler.crawling:
+        nonlocal is_stopping
+        # A second SIGHUP may have come before it was ignored.
+        if crawler.crawling and not is_stopping:
+            is_stopping = True
             logger.info("SIGHUP received: the terminal or the session has ended")
             signal.raise_signal(signal.SIGTERM)
 
