@@ -35,8 +35,9 @@ def test_the_supervisor_answers_for_all_processes(tmp_path: Path) -> None:
                 got |= {each.process for each in message.results}
                 if got == {"p1", "p2"}:
                     break
-            status = stub.GetStatus(pb.GetStatusRequest())
-            assert (status.folder, status.done > 0) == (str(crawl.jobdir), True)
+            # A page is counted with the commit after its record was written.
+            crawl.wait_until(lambda: stub.GetStatus(pb.GetStatusRequest()).done > 0)
+            assert stub.GetStatus(pb.GetStatusRequest()).folder == str(crawl.jobdir)
             done = stub.SetCrawlerState(pb.SetCrawlerStateRequest(paused=True)).outcome
             assert done.message.startswith("paused at all nodes")
             stub.SetCrawlerState(pb.SetCrawlerStateRequest(paused=False))
