@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 from bench.venvs import CACHE
 from krowlspider.corpus.copies.duplicates import DuplicateIndex
 from krowlspider.corpus.copies.fingerprints import fingerprints
-from krowlspider.corpus.copies.place import Place
-from krowlspider.corpus.pages import Page
+from krowlspider.corpus.copies.place import PagePlace
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Reading, document
+from krowlspider.corpus.warc_pages import CapturedPage
 from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def measure(web: list[str], scratch: Path | None = None) -> dict[str, Any]:
         same, shares, false = 0, [], 0
         kept = []
         for number, text in enumerate(texts):
-            found = index.take(Place("t", number, number), fingerprints(text))
+            found = index.take(PagePlace("t", number, number), fingerprints(text))
             if found is None:
                 kept.append(number)
             elif found.overlap is None:
@@ -90,7 +90,9 @@ def _real_texts(web: list[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _page_of(path: Path) -> Document:
-    return document(Page("http://docs.example/", "", "", "", [], path.read_bytes()), Reading())
+    return document(
+        CapturedPage("http://docs.example/", "", "", "", [], path.read_bytes()), Reading()
+    )
 
 
 def _manuals() -> Iterator[str]:

@@ -19,10 +19,10 @@ from resiliparse.extract.html2text import extract_plain_text
 from bench import copies, languages
 from bench.labelled import SCORES, WCXB, is_served, pages_by_set, wcxb
 from bench.venvs import python_of
-from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import Measures
 from krowlspider.corpus.quality.rules import Rule, read_rules, rule_names
 from krowlspider.corpus.text.document import Document, Reading, decoded, detected, document
+from krowlspider.corpus.warc_pages import CapturedPage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -52,7 +52,7 @@ def measure(checkouts: Path | None, scratch: Path | None = None) -> dict[str, An
 
 
 def _document(page: Labelled) -> Document:
-    return document(Page(page.url, "", "", "", [], page.body), Reading())
+    return document(CapturedPage(page.url, "", "", "", [], page.body), Reading())
 
 
 def _texts(

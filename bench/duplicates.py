@@ -18,7 +18,7 @@ from xxhash import xxh3_128_digest
 
 from krowlspider.corpus.copies.duplicates import DuplicateIndex
 from krowlspider.corpus.copies.fingerprints import PLACES, Fingerprints
-from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.place import PagePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,7 +37,9 @@ def measure(sizes: Sequence[int], scratch: Path | None = None) -> Iterator[dict[
             while pages < size:
                 if pages == timed_from:
                     begun, cpu = time.monotonic(), time.process_time()
-                place = Place(f"broad-20260101-{pages // 10_000:05}.warc.gz", pages * 9000, pages)
+                place = PagePlace(
+                    f"broad-20260101-{pages // 10_000:05}.warc.gz", pages * 9000, pages
+                )
                 found += index.take(place, _fingerprints(pages, chance)) is not None
                 pages += 1
                 if pages % 5000 == 0:

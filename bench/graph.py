@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from bench.process import measured
-from krowlspider.graph import parts
+from krowlspider.graph import link_files
 from krowlspider.graph.adjacency import Graph
 from krowlspider.graph.build import LEVELS, GraphFolder, built
 from tests.corpus.warcs import prose, response
@@ -84,8 +84,8 @@ def _make_parts(folder: Path, links: int) -> None:
         own, places = np.unique(ends, return_inverse=True)
         places = places.reshape(ends.shape).astype(np.uint64)
         keys = np.unique(places[0] << np.uint64(32) | places[1])
-        path = folder / "links" / f"{file}{parts.SUFFIX}"
-        parts.write_sorted(path, [names[each] for each in own], keys)
+        path = folder / "links" / f"{file}{link_files.SUFFIX}"
+        link_files.write_sorted(path, [names[each] for each in own], keys)
 
 
 def _make_warc(path: Path, pages: int) -> int:

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.venvs import python_of
-from krowlspider.corpus.pages import Page
 from krowlspider.corpus.text.document import Reading, document
+from krowlspider.corpus.warc_pages import CapturedPage
 from tests.support.realdocs import documentation
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def _ours(pages: dict[Path, Counter[str]]) -> Iterator[tuple[str, float]]:
     for path in pages:
         body = path.read_bytes()
         start = time.process_time()
-        found = document(Page("http://docs.example/", "", "", "", [], body), Reading())
+        found = document(CapturedPage("http://docs.example/", "", "", "", [], body), Reading())
         yield found.text, time.process_time() - start
 
 

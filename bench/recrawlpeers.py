@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from bench.recrawlweb import DAY, Page
 from krowlspider.recrawl import threshold as thresholds
 from krowlspider.recrawl.estimate import Estimate, observe
-from krowlspider.recrawl.prior import Kind, Site, prior
+from krowlspider.recrawl.prior import PageKind, SiteChanges, prior
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, due_time, is_due, known_interval
 
 if TYPE_CHECKING:
@@ -40,18 +40,18 @@ class Ours(Schedule):
         self._pages, self._afforded = pages, afforded
         self._estimates: dict[int, Estimate] = {}
         self._demands: dict[int, float] = {}
-        self._sites = [Site()] * (max(page.site for page in pages) + 1)
+        self._sites = [SiteChanges()] * (max(page.site for page in pages) + 1)
         self._demanded, self._step_at = 0.0, 0.0
         self.threshold = thresholds.THRESHOLD_START
 
     def first(self, number: int, page: Page) -> float:
-        estimate = prior(Kind.PAGE, page.depth, self._sites[page.site])
+        estimate = prior(PageKind.PAGE, page.depth, self._sites[page.site])
         return self._plan(number, estimate, page.found)
 
     def next(self, number: int, since: float, now: float, *, changed: bool) -> float:
         old, page = self._estimates[number], self._pages[number]
         self._sites[page.site] = self._sites[page.site].observed(
-            Kind.PAGE, page.depth, old.mean, now - since, changed=changed
+            PageKind.PAGE, page.depth, old.mean, now - since, changed=changed
         )
         return self._plan(number, observe(old, now - since, changed=changed), now)
 

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from bench import corpus
 from krowlspider.search.builder import Builder
-from krowlspider.search.documents import Content, Link
+from krowlspider.search.documents import Content, IndexedLink
 from krowlspider.search.ledger import File
-from krowlspider.search.links import Page
+from krowlspider.search.link_store import StoredPage
 from krowlspider.search.schema import key_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,9 @@ def made(documents: int, scratch: Path | None = None, keep: Path | None = None) 
         begun, cpu, highest = time.monotonic(), time.process_time(), 0.0
         for at, content in enumerate(_documents(documents)):
             url = _url(at)
-            page = Page(url, file=number, offset=at * 9000, length=4000, at=(number, at * 9000))
+            page = StoredPage(
+                url, file=number, offset=at * 9000, length=4000, at=(number, at * 9000)
+            )
             page.first = page.fetched = 1_750_000_000 + at
             builder.put(key_of(url), page, content)
             if at % _PART == _PART - 1:
@@ -118,7 +120,7 @@ def _link(builder: Builder, documents: int) -> None:
     chance = random.Random(2)
     for number in range(documents):
         targets = {chance.randrange(documents): None for _ in range(_LINKS)}
-        links = [Link(_url(each), f"about page {each % 977}") for each in targets]
+        links = [IndexedLink(_url(each), f"about page {each % 977}") for each in targets]
         with builder.ledger.db.write_batch() as batch:
             builder.ledger.links.replace(batch, _url(number), links)
 

@@ -23,7 +23,7 @@ from krowlspider.archive.disk import write_durably
 from krowlspider.graph.ranks import write as write_ranks
 from krowlspider.search.builder import HEAP, Segments, Setup
 from krowlspider.search.ledger import File
-from krowlspider.search.links import Anchors, Page
+from krowlspider.search.link_store import Anchors, StoredPage
 from krowlspider.search.schema import FORM, RANKS, SEGMENTS, STATE, key_of, open_index
 from krowlspider.urls.canonical import host_of
 
@@ -56,7 +56,7 @@ def _write(folder: Path, documents: int) -> Counter[str]:
     segments = Segments(folder)
     for number, content in enumerate(_documents(documents)):
         url, count = _url(number), linking[number]
-        page = Page(url, offset=number * 9000, length=4000, exact=key_of(url))
+        page = StoredPage(url, offset=number * 9000, length=4000, exact=key_of(url))
         page.first = page.fetched = page.changed = 1_750_000_000 + number
         hosts[host_of(url)] += count
         anchors = Anchors([f"about page {number % 977}"] * min(count, _REPEATED), count)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.posts import OrderAsk, Outcome
+    from krowlspider.cluster.transport.posts import OrderAsk, OrderFields
 
 
 class ClusterOrders:
@@ -26,5 +26,5 @@ class ClusterOrders:
     def from_crawler(cls, crawler: Crawler) -> Self:
         return cls(crawler)
 
-    def on_order(self, order: OrderAsk) -> Outcome:
+    def on_order(self, order: OrderAsk) -> OrderFields:
         return carry_out(self._crawler, order)

@@ -159,7 +159,7 @@ class LivePage:
         if settings.getbool("KROWL_INDEXNOW"):
             made |= index_now_routes(lambda: crawl.index_now)
         if settings["KROWL_SEARCH"]:
-            from krowlspider.search.answers import Captures  # noqa: PLC0415 - most crawls have none
+            from krowlspider.search.formats import Captures  # noqa: PLC0415 - most crawls have none
             from krowlspider.search.route import SearchRoute  # noqa: PLC0415
             from krowlspider.views.live_page import searching_page  # noqa: PLC0415
 

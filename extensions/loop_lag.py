@@ -37,7 +37,7 @@ def _top(units: int) -> int:
     return units // step * step + step - 1
 
 
-class Histogram:
+class LagHistogram:
     """Counts durations up to 100 s, in 4,600 buckets at most."""
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Histogram:
         self._sum += max(0.0, seconds)
         self.count += 1
 
-    def add(self, other: Histogram) -> None:
+    def add(self, other: LagHistogram) -> None:
         """Count all durations of another histogram too."""
         self._counts.update(other._counts)
         self._most = max(self._most, other._most)
@@ -100,8 +100,8 @@ class Lateness:
 
     def __init__(self, now: float, renewal: float):
         self.planned = now + INTERVAL
-        self.recent = Histogram()
-        self._before = Histogram()
+        self.recent = LagHistogram()
+        self._before = LagHistogram()
         self._renewal = renewal
         self._renew_at = now + renewal
 
@@ -124,7 +124,7 @@ class Lateness:
             "krowl/loop/recent_lag_p99_ms": self.recent.quantile_ms(990),
             "krowl/loop/recent_lag_max_ms": self.recent.max_ms,
         }
-        self._before, self.recent = self.whole, Histogram()
+        self._before, self.recent = self.whole, LagHistogram()
         return figures
 
     def _missed(self, late: float) -> None:
@@ -136,9 +136,9 @@ class Lateness:
             self.recent.record(late - (missed + 1) * INTERVAL)
 
     @property
-    def whole(self) -> Histogram:
+    def whole(self) -> LagHistogram:
         """Return the histogram of all durations."""
-        whole = Histogram()
+        whole = LagHistogram()
         whole.add(self._before)
         whole.add(self.recent)
         return whole

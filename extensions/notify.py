@@ -45,7 +45,7 @@ TIME_LIMIT = 10.0
 _WAITING = 20
 
 
-class Event(NamedTuple):
+class Notice(NamedTuple):
     """An event: its name, for programs, and a sentence for people."""
 
     name: str
@@ -66,7 +66,7 @@ class Condition(Struct, frozen=True):
     dead: frozenset[str] = frozenset()
 
 
-class Watch:
+class ConditionWatch:
     """Compares conditions, the first one at ``now`` in monotonic seconds.
 
     A crawl is stalled if no request has ended for PATIENCE seconds although hosts are due and
@@ -79,22 +79,22 @@ class Watch:
         self._is_stalled = False
         self._reported: dict[str, float] = {}
 
-    def look(self, now: float, found: Condition) -> list[Event]:
+    def look(self, now: float, found: Condition) -> list[Notice]:
         """Return the events that this condition is the first to show."""
         events = []
         last, self._last = self._last, found
         if found.full is not None and last.full is None:
             text = f"No room in {found.full}: the crawl is paused until there is some"
-            events.append(Event("disk_floor", text))
+            events.append(Notice("disk_floor", text))
         if found.outage and not last.outage:
             text = f"The crawl is paused until hosts answer again: {found.outage}"
-            events.append(Event("no_network", text))
+            events.append(Notice("no_network", text))
         if lost := found.dead - last.dead:
             text = f"Nodes have died, with URLs on their disks: {', '.join(sorted(lost))}"
-            events.append(Event("node_lost", text))
+            events.append(Notice("node_lost", text))
         if self._stalls(now, found, has_moved=found.ended != last.ended):
             text = f"No request has ended for {PATIENCE / 60:g} min, though hosts are due"
-            events.append(Event("stalled", text))
+            events.append(Notice("stalled", text))
         return [event for event in events if self._may_report(event.name, now)]
 
     def _stalls(self, now: float, found: Condition, *, has_moved: bool) -> bool:
@@ -263,7 +263,7 @@ class Notifier:
         self._crawl = crawl
         self._job = crawl.job
         self._sender = Sender(target)
-        self._watch = Watch(crawl.job.monotonic())
+        self._watch = ConditionWatch(crawl.job.monotonic())
         self._counted = counted
         self._ended = ended
 
@@ -287,13 +287,13 @@ class Notifier:
         left = job.frontier.pending
         message = f"{job.spider} has ended ({reason}), with {counted(left, 'URL')} left"
         is_finished = reason == "finished" and job.failure is None
-        self._send(Event("finished" if is_finished else "stopped", message))
+        self._send(Notice("finished" if is_finished else "stopped", message))
 
     def close(self) -> None:
         """Wait some seconds for the notices under way. This blocks: call it in a thread."""
         self._sender.close(_LAST)
 
-    def _send(self, event: Event) -> None:
+    def _send(self, event: Notice) -> None:
         job, counted = self._job, self._counted()
         figures: dict[str, Any] = {
             "seconds": round(job.wall() - job.began),

@@ -30,7 +30,7 @@ from krowlspider.job.parts import LIVE
 from krowlspider.views import frontier
 from krowlspider.views.frontier import named_host
 from krowlspider.views.order_fields import ERRORS, BadRequestError, check_fields
-from krowlspider.views.ordering import Ordering, Outcome, stands
+from krowlspider.views.ordering import Ordering, OrderOutcome, stands
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -82,7 +82,7 @@ def _checked(
 
 
 def _order(
-    method: Callable[Concatenate[Ordering, _Given], Outcome],
+    method: Callable[Concatenate[Ordering, _Given], OrderOutcome],
 ) -> Callable[Concatenate[Console, _Given], Text | Deferred[Text]]:
     """Return the call that gives the order of a method of `Ordering`, with its arguments."""
 

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.job.flights import Flights
-    from krowlspider.job.head import HeadFirst
-    from krowlspider.job.hooking.pages import PageHooks
+    from krowlspider.job.head_requests import HeadFirst
+    from krowlspider.job.hooking.page_hooks import PageHooks
 
 
 class HeadMiddleware:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from krowlspider.job.flights import Flights
-    from krowlspider.job.hooking.pages import PageHooks
+    from krowlspider.job.hooking.page_hooks import PageHooks
     from krowlspider.job.in_flight import InFlight
 
 

@@ -61,7 +61,7 @@ _PLAIN, _CHUNKED, _UNKNOWN, _VALIDATOR = b"p", b"c", b"u", b"v"
 _ERRORS = (plyvel.Error, OSError)
 
 
-class Stored(Struct, frozen=True):
+class ArchivedResponse(Struct, frozen=True):
     """A stored response: its labelled ``digest``, and its ``validators``: ETag, Last-Modified.
 
     ``url`` and ``date`` are WARC-Target-URI and WARC-Date, ``identity`` is the WARC-Record-ID or
@@ -88,7 +88,7 @@ class DedupWriter:
         self._db = _opened(folder, create_if_missing=True)
         self._payloads = dict.fromkeys(_ALGORITHMS, 0)
 
-    def add(self, stored: Stored) -> bool:
+    def add(self, stored: ArchivedResponse) -> bool:
         """Add a response; of equal payloads the newest stays. Return whether its digest is known.
 
         Raises plyvel.Error and OSError.
@@ -415,7 +415,7 @@ class _Heads:
             file.close()
         self._files = {}
 
-    def stored(self, line: IndexLine) -> Stored | None:
+    def stored(self, line: IndexLine) -> ArchivedResponse | None:
         """Return the response at a line; None if no revisit may refer to it.
 
         :raises FileNotFoundError: its file is not there
@@ -432,7 +432,7 @@ class _Heads:
         return _by_heads(line, file.read(_READ))
 
 
-def _by_heads(line: IndexLine, member: bytes) -> Stored | None:
+def _by_heads(line: IndexLine, member: bytes) -> ArchivedResponse | None:
     try:
         content = zlib.decompressobj(_GZIP).decompress(member, _HEADS_MAX)
     except zlib.error as error:
@@ -462,7 +462,7 @@ def _by_heads(line: IndexLine, member: bytes) -> Stored | None:
     )
 
 
-def _by_line(line: IndexLine) -> Stored | None:
+def _by_line(line: IndexLine) -> ArchivedResponse | None:
     if line.url.startswith(SCHEME):
         # No revisit of a web page may refer to it, and those of Gemini refer to their own crawl.
         return None
@@ -471,7 +471,7 @@ def _by_line(line: IndexLine) -> Stored | None:
     # Older indexers leave the label of SHA-1 away.
     digest = line.digest if ":" in line.digest else f"sha1:{line.digest}"
     printable = digest.isascii() and digest.isprintable() and " " not in digest
-    return Stored(line.url, date, digest) if printable and _is_date(date) else None
+    return ArchivedResponse(line.url, date, digest) if printable and _is_date(date) else None
 
 
 def _is_date(text: str) -> bool:

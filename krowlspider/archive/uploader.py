@@ -58,7 +58,7 @@ class BucketError(Exception):
     """A request to the store failed; a later one may succeed. The message is one line."""
 
 
-class Stored(NamedTuple):
+class StoredObject(NamedTuple):
     """An object in the bucket: its size in bytes, and its ETag without the quotes."""
 
     size: int
@@ -97,14 +97,14 @@ class Bucket:
             async for _ in obstore.list(self._store, chunk_size=1):
                 break
 
-    async def head(self, name: str) -> Stored | None:
+    async def head(self, name: str) -> StoredObject | None:
         """Return size and ETag of a file's object, None if there is none. Raises BucketError."""
         try:
             with _bucket_errors():
                 meta = await obstore.head_async(self._store, name)
         except FileNotFoundError:
             return None
-        return Stored(meta["size"], (meta["e_tag"] or "").strip('"'))
+        return StoredObject(meta["size"], (meta["e_tag"] or "").strip('"'))
 
     async def put(self, path: Path, size: int, on_part: Callable[[], None]) -> str:
         """Upload a file and return the ETag computed from the bytes read from the disk.
@@ -407,7 +407,7 @@ class Uploader:
         if self._is_removed(file):
             await asyncio.to_thread(path.unlink, missing_ok=True)
 
-    async def _store(self, file: LocalFile, path: Path) -> Stored:
+    async def _store(self, file: LocalFile, path: Path) -> StoredObject:
         """Upload a file if its object is missing or outdated, verify the object and return it.
 
         Raises WrongObjectError, BucketError and OSError.
@@ -431,7 +431,7 @@ class Uploader:
             raise WrongObjectError(f"{self._destination.url(file.name)} differs from the file sent")
         return stored
 
-    async def _is_same(self, file: LocalFile, path: Path, stored: Stored, etag: str) -> bool:
+    async def _is_same(self, file: LocalFile, path: Path, stored: StoredObject, etag: str) -> bool:
         if stored.size != file.size or stored.etag == etag:
             return stored.size == file.size
         return await self._bucket.equals(path, file.size, self._note_progress)
@@ -441,7 +441,7 @@ class Uploader:
         self._moved = time.monotonic()
 
 
-def _difference(note: UploadNote, stored: Stored | None) -> str:
+def _difference(note: UploadNote, stored: StoredObject | None) -> str:
     """Return in words how an object differs from its note."""
     if stored is None:
         return f"{note.url} is missing"

@@ -37,7 +37,7 @@ _BROKEN = (OSError, SSL.Error, ValueError)
 Headers = list[tuple[bytes, bytes]]
 
 
-class Ask(NamedTuple):
+class BrowserRequest(NamedTuple):
     """A request of the browser; ``page`` is the name of the page that makes it. Names of headers
     are in lower case."""
 
@@ -51,7 +51,7 @@ class Ask(NamedTuple):
         return _value(self.headers, name)
 
 
-class Answer(NamedTuple):
+class BrowserResponse(NamedTuple):
     """What the browser gets. The headers are those of the content alone. ``is_last``: then the
     connection ends."""
 
@@ -108,7 +108,9 @@ class BrowserProxy:
     """
 
     def __init__(
-        self, answer: Callable[[Ask], Awaitable[Answer]], knows: Callable[[str], bool]
+        self,
+        answer: Callable[[BrowserRequest], Awaitable[BrowserResponse]],
+        knows: Callable[[str], bool],
     ) -> None:
         self.certificates = Certificates()
         self.password = secrets.token_urlsafe(24)
@@ -194,7 +196,7 @@ class BrowserProxy:
         self, stream: Stream, heads: _Heads, head: _Head, origin: str, page: str
     ) -> bool:
         """Answer a request; return whether the connection goes on."""
-        ask = Ask(page, head.method, origin + head.target, head.headers)
+        ask = BrowserRequest(page, head.method, origin + head.target, head.headers)
         answering = asyncio.ensure_future(self._answer(ask))
         closed = asyncio.ensure_future(heads.closed())
         try:
@@ -210,10 +212,10 @@ class BrowserProxy:
         return not answer.is_last
 
 
-_UNKNOWN = Answer(407, [(b"proxy-authenticate", b'Basic realm="krowlspider"')])
+_UNKNOWN = BrowserResponse(407, [(b"proxy-authenticate", b'Basic realm="krowlspider"')])
 
 
-async def _send(stream: Stream, answer: Answer, *, has_body: bool = True) -> None:
+async def _send(stream: Stream, answer: BrowserResponse, *, has_body: bool = True) -> None:
     status = answer.status
     phrase = HTTPStatus(status).phrase if status in set(HTTPStatus) else ""
     lines = [f"HTTP/1.1 {status} {phrase}".encode()]

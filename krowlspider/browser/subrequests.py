@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from scrapy import Request
 from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
 
-from krowlspider.browser.proxy import Answer, Ask, Headers
+from krowlspider.browser.proxy import BrowserRequest, BrowserResponse, Headers
 from krowlspider.job.answers.retries import failure_kind
 from krowlspider.urls.canonical import normalise
 
@@ -88,15 +88,15 @@ class KeptFiles:
         self._most = most
         self._size = 0
         # The oldest first, each with its time.
-        self._files: OrderedDict[tuple[str, bytes], tuple[float, Answer]] = OrderedDict()
+        self._files: OrderedDict[tuple[str, bytes], tuple[float, BrowserResponse]] = OrderedDict()
 
-    def get(self, ask: Ask, url: str) -> Answer | None:
+    def get(self, ask: BrowserRequest, url: str) -> BrowserResponse | None:
         found = self._files.get((url, ask.value(b"origin")))
         if found is None or self._clock() - found[0] > KEPT_SECONDS or ask.method != "GET":
             return None
         return found[1]
 
-    def keep(self, ask: Ask, url: str, answer: Answer) -> None:
+    def keep(self, ask: BrowserRequest, url: str, answer: BrowserResponse) -> None:
         """Keep an answer, if it is a file that other pages may be shown with."""
         size = len(answer.body)
         if size > _KEPT_SIZE or not _may_keep(ask, answer):
@@ -111,7 +111,7 @@ class KeptFiles:
             self._size -= len(oldest.body)
 
 
-def _may_keep(ask: Ask, answer: Answer) -> bool:
+def _may_keep(ask: BrowserRequest, answer: BrowserResponse) -> bool:
     if answer.status != HTTPStatus.OK or ask.method != "GET":
         return False
     values = {name: value.lower() for name, value in answer.headers}
@@ -159,7 +159,7 @@ class Subrequests:
         """Return whether a page is open."""
         return name in self._visits
 
-    async def answer(self, ask: Ask) -> Answer:
+    async def answer(self, ask: BrowserRequest) -> BrowserResponse:
         """Return the answer to a request of an open page."""
         visit = self._visits.get(ask.page)
         if visit is None:
@@ -182,7 +182,7 @@ class Subrequests:
         self._kept.keep(ask, url, answer)
         return answer
 
-    def _refusal(self, visit: Visit, ask: Ask) -> str:
+    def _refusal(self, visit: Visit, ask: BrowserRequest) -> str:
         """Return why a request is not made, in one word; "" if it may be."""
         if ask.value(b"upgrade"):
             return "websocket"
@@ -193,7 +193,7 @@ class Subrequests:
         visit.asked += 1
         return "count" if visit.asked > REQUESTS_MAX else ""
 
-    def _failed(self, error: Exception) -> Answer:
+    def _failed(self, error: Exception) -> BrowserResponse:
         is_refused = isinstance(error, IgnoreRequest)
         kind = failure_kind(error)
         # Which rule has refused it is counted in krowl/frontier/dropped_count.
@@ -202,15 +202,19 @@ class Subrequests:
         if is_refused:
             return _refused(kind)
         is_late = isinstance(error, DownloadTimeoutError)
-        return Answer(HTTPStatus.GATEWAY_TIMEOUT if is_late else HTTPStatus.BAD_GATEWAY, [])
+        return BrowserResponse(
+            HTTPStatus.GATEWAY_TIMEOUT if is_late else HTTPStatus.BAD_GATEWAY, []
+        )
 
 
-def _refused(reason: str) -> Answer:
+def _refused(reason: str) -> BrowserResponse:
     # The rest of a request that is refused may be its body.
-    return Answer(HTTPStatus.FORBIDDEN, [(b"x-krowl-refused", reason.encode())], is_last=True)
+    return BrowserResponse(
+        HTTPStatus.FORBIDDEN, [(b"x-krowl-refused", reason.encode())], is_last=True
+    )
 
 
-def _request_of(visit: Visit, ask: Ask, url: str) -> Request:
+def _request_of(visit: Visit, ask: BrowserRequest, url: str) -> Request:
     meta = {**_META, "verbatim_url": True}
     headers: dict[bytes, list[bytes]] = {}
     for name, value in ask.headers:
@@ -223,7 +227,7 @@ def _request_of(visit: Visit, ask: Ask, url: str) -> Request:
     return Request(url, method=ask.method, headers=headers, meta=meta, dont_filter=True)
 
 
-def _answer_of(response: Response) -> Answer:
+def _answer_of(response: Response) -> BrowserResponse:
     headers: Headers = [
         (name, value)
         for name, values in response.headers.items()
@@ -231,4 +235,4 @@ def _answer_of(response: Response) -> Answer:
         for value in values
     ]
     headers = [(name.lower(), value) for name, value in headers]
-    return Answer(response.status, headers, response.body)
+    return BrowserResponse(response.status, headers, response.body)

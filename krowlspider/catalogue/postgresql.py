@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.catalogue.migrations import MAKE_OWN, NAMES, OWN, pending
-from krowlspider.catalogue.spool import Spool
+from krowlspider.catalogue.spool import RowSpool
 from krowlspider.catalogue.statements import (
     CHECKPOINTS,
     KEYS,
@@ -61,7 +61,7 @@ class PostgresqlSink:
         return self._server.persist(self._done)
 
     def write(self, name: str, rows: Iterable[tuple[str, Row]]) -> None:
-        with Spool(rows) as spool:
+        with RowSpool(rows) as spool:
             if spool.left_out:
                 left_out = f"{counted(spool.left_out, 'row')} with a URL too long for an index"
                 self._say(f"{name}: left out of {self._server.place}: {left_out}")
@@ -79,7 +79,7 @@ class PostgresqlSink:
     def _checkpoints(self) -> list[tuple[str, str]]:
         return [(name, tables) for name, tables in self._server.ask(CHECKPOINTS)]
 
-    def _take(self, name: str, spool: Spool) -> None:
+    def _take(self, name: str, spool: RowSpool) -> None:
         """Write the rows of a file, and that they are there."""
         server = self._server
         self._migrate()
@@ -93,7 +93,7 @@ class PostgresqlSink:
                 [name, checkpoint_text(self._tables), spool.rows],
             )
 
-    def _take_table(self, table: str, spool: Spool) -> None:
+    def _take_table(self, table: str, spool: RowSpool) -> None:
         ask, staged, names = self._server.ask, f"pg_temp.staged_{table}", column_list(table)
         key = ", ".join(KEYS[table])
         ask(f'CREATE TEMP TABLE {staged} (LIKE "{table}") ON COMMIT DROP')

@@ -17,8 +17,8 @@ from krowlspider.archive.reading import ignore_damage
 from krowlspider.catalogue.records.captures import CapturedRecord, Note, fetch_row, is_message
 from krowlspider.catalogue.records.changes import change_rows
 from krowlspider.catalogue.records.documents import link_rows, robots_row, sitemap_row
-from krowlspider.catalogue.records.sums import Hosts, Pages
-from krowlspider.corpus.pages import records
+from krowlspider.catalogue.records.sums import Hosts, PageSums
+from krowlspider.corpus.warc_pages import records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ class _Reader:
         self._tables = tables
         self._place = place
         self._fault = fault
-        self._hosts, self._pages = Hosts(), Pages(path.name)
+        self._hosts, self._pages = Hosts(), PageSums(path.name)
         # The ids of captures, by the offset of their records.
         self._ids: dict[int, str] = {}
         self._waiting: OrderedDict[str, Row] = OrderedDict()

@@ -27,7 +27,7 @@ _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 
 
-class Spool:
+class RowSpool:
     """The rows of one WARC file, each table in a file of its own. Closing it removes them.
 
     ``rows`` counts them. ``left_out`` counts those with a URL that no index takes.

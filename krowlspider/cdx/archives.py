@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from krowlspider.cdx.keys import Range
     from krowlspider.cdx.pace import ClientWork
+    from krowlspider.cdx.ranges import Range
 
 # Bytes of indexes that one answer has read ahead, and the least of one index.
 _AHEAD = 4 * 1024 * 1024

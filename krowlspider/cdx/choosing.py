@@ -17,7 +17,7 @@ from krowlspider.cdx.query import SORTED_MAX
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from krowlspider.cdx.query import Choice, Order, Query
+    from krowlspider.cdx.query import CdxChoice, CdxQuery, Order
 
 # Digests whose first capture is remembered, so that revisits can name it.
 _ORIGINALS_MAX = 10_000
@@ -26,7 +26,7 @@ _FAR = 1e15
 
 
 def chosen(
-    lines: Iterable[bytes], query: Query, is_self_redirect: Callable[[CaptureLine], bool]
+    lines: Iterable[bytes], query: CdxQuery, is_self_redirect: Callable[[CaptureLine], bool]
 ) -> Iterator[CaptureLine]:
     """Yield the captures of sorted ``lines`` that a query chooses, in its order.
 
@@ -66,7 +66,7 @@ def _resolved(found: Iterable[CaptureLine]) -> Iterator[CaptureLine]:
         yield each
 
 
-def _collapsed(found: Iterable[CaptureLine], choice: Choice) -> Iterable[CaptureLine]:
+def _collapsed(found: Iterable[CaptureLine], choice: CdxChoice) -> Iterable[CaptureLine]:
     if choice.collapse is None:
         return found
     field, length = choice.collapse

@@ -15,14 +15,14 @@ from krowlspider.archive.surt import RequestQuery
 from krowlspider.cdx.capture import CDX_9, CDX_11, ORIGINAL, own_name
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.filters import FILTERS_MAX, Filter, collapse_of, outback_filter, pywb_filter
-from krowlspider.cdx.keys import Range, expanded, ranges_of, ranges_of_key
+from krowlspider.cdx.ranges import Range, expanded, ranges_of, ranges_of_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # Most captures that are put into another order than that of the index: they are in memory.
 SORTED_MAX = 10_000
-# Blocks of a page by default, and most of them; a block is about `krowlspider.cdx.pages.BLOCK`
+# Blocks of a page by default, and most of them; a block is about `krowlspider.cdx.paging.BLOCK`
 # bytes of an index.
 PAGE_SIZE = 5
 PAGE_SIZE_MAX = 100
@@ -64,7 +64,7 @@ _FORMS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CdxChoice:
     """Which captures of the ranges are chosen. The dates have 14 digits; empty without a limit.
 
     ``collapse`` is a field, and how many of its characters count, None for all: of captures in a
@@ -119,13 +119,13 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class CdxQuery:
     """A whole query. ``key`` is the one at which its ranges begin."""
 
     dialect: Dialect
     key: str
     ranges: tuple[Range, ...]
-    choice: Choice
+    choice: CdxChoice
     order: Order
     paging: Paging
     form: Form
@@ -133,7 +133,7 @@ class Query:
 
 def query_of(
     given: Mapping[str, str], filters: list[str], dialect: Dialect = Dialect.PYWB
-) -> Query:
+) -> CdxQuery:
     """Return the query of the parameters ``given``, and all values of ``filter``.
 
     :raises QueryError: a parameter is wrong, or one is missing
@@ -141,7 +141,7 @@ def query_of(
     ranges = _ranges(given)
     choice, form = _choice(given, filters, dialect), _form(given, dialect)
     key = ranges[0].begin.decode().rstrip(" ")
-    return Query(dialect, key, ranges, choice, _order(given), _paging(given), form)
+    return CdxQuery(dialect, key, ranges, choice, _order(given), _paging(given), form)
 
 
 def _ranges(given: Mapping[str, str]) -> tuple[Range, ...]:
@@ -161,14 +161,14 @@ def _ranges(given: Mapping[str, str]) -> tuple[Range, ...]:
     return ranges_of(url, match)
 
 
-def _choice(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> Choice:
+def _choice(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> CdxChoice:
     if len(filters) > FILTERS_MAX:
         raise QueryError(f"give at most {FILTERS_MAX} filters")
     make = pywb_filter if dialect is Dialect.PYWB else outback_filter
     first = given.get("collapseToFirst") or given.get("collapse")
     last = given.get("collapseToLast")
     collapse = first or last
-    return Choice(
+    return CdxChoice(
         begin=_date(given.get("from") or given.get("from_ts", ""), "from", "00000101000000"),
         end=_date(given.get("to", ""), "to", "99999999999999"),
         filters=tuple(map(make, filters)),

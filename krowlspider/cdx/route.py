@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from aiohttp import web
 
 from krowlspider.archive.disk import ArchiveError
-from krowlspider.cdx.answers import Answer, answer, read
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.pace import CONNECTION, ClientWork, Pace, charged
 from krowlspider.cdx.query import Dialect
+from krowlspider.cdx.responses import CdxResponse, answer, read
 from krowlspider.job.monitoring.endpoint import MORE_TIME
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class CdxRoute:
             self._under_way -= 1
 
     async def _send(
-        self, found: Answer, first: bytes, work: ClientWork, request: web.BaseRequest
+        self, found: CdxResponse, first: bytes, work: ClientWork, request: web.BaseRequest
     ) -> web.StreamResponse:
         sent = web.StreamResponse(headers={**self._headers, "Content-Type": found.media_type})
         if found.key.isascii() and found.key.isprintable():

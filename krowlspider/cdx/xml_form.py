@@ -14,8 +14,8 @@ from xml.sax.saxutils import escape
 from krowlspider.cdx.capture import MISSING, CaptureLine
 from krowlspider.cdx.choosing import seconds_of
 from krowlspider.cdx.errors import QueryError
-from krowlspider.cdx.keys import Range, ranges_of
 from krowlspider.cdx.query import latest_moment
+from krowlspider.cdx.ranges import Range, ranges_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

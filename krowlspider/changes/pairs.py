@@ -28,7 +28,7 @@ URLS_MAX = 1_000
 SORTED_AT_ONCE = 10_000
 
 
-class Pair(Struct, frozen=True):
+class VersionPair(Struct, frozen=True):
     """Two versions of a page: the captures that have them first.
 
     ``fetched_between`` counts the fetches between that found the version of ``before`` again, and
@@ -49,7 +49,7 @@ class _Version(Struct):
     until: str
 
 
-def pairs_of(lines: Iterable[bytes], since: str = "", host: str = "") -> Iterator[Pair]:
+def pairs_of(lines: Iterable[bytes], since: str = "", host: str = "") -> Iterator[VersionPair]:
     """Yield the changes of each URL, given all index lines in their order.
 
     A change is a 200 with another payload than the 200 before it, a 404 or 410 after a 200, or the
@@ -72,7 +72,7 @@ def pairs_of(lines: Iterable[bytes], since: str = "", host: str = "") -> Iterato
                 if len(versions) > URLS_MAX:
                     del versions[next(iter(versions))]
             if known is not None and found is not known and line.timestamp >= since:
-                yield Pair(known.first, line, known.again, known.until)
+                yield VersionPair(known.first, line, known.again, known.until)
 
 
 def _fetches(lines: Iterable[bytes], host: str) -> Iterator[IndexLine]:
@@ -131,7 +131,7 @@ def _is_same(known: IndexLine, line: IndexLine) -> bool:
     return bool(line.digest) and are_equal(known.digest, line.digest)
 
 
-def in_time(pairs: Iterable[Pair], scratch: Path) -> Iterator[Pair]:
+def in_time(pairs: Iterable[VersionPair], scratch: Path) -> Iterator[VersionPair]:
     """Yield the pairs in the order of the time of ``after``; ``scratch`` holds sorted parts.
 
     :raises OSError: a part cannot be written or read
@@ -147,7 +147,7 @@ def in_time(pairs: Iterable[Pair], scratch: Path) -> Iterator[Pair]:
             texts = []
     parts.append(_sorted_part(texts, scratch / f"part-{len(parts)}"))
     for text in merged(parts, scratch):
-        yield msgspec.json.decode(text.split(b" ", 2)[2], type=Pair)
+        yield msgspec.json.decode(text.split(b" ", 2)[2], type=VersionPair)
 
 
 def _sorted_part(texts: list[bytes], path: Path) -> Path:

@@ -21,7 +21,7 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from krowlspider.cluster.membership import Membership, end, wait_for
-from krowlspider.cluster.ring.claims import Claimant, Reading, View
+from krowlspider.cluster.ring.claims import Claimant, ClusterView, RegisterReading
 from krowlspider.cluster.ring.live_members import Steps
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class OwnershipController:
         self._claimant = Claimant(membership.own.id)
         self._steps = Steps(membership.own.weight)
         # The current view of the cluster, None before the first one, and an event set by that one.
-        self.view: View | None = None
+        self.view: ClusterView | None = None
         self.known = asyncio.Event()
         # Whether this node hands its domains over in steps, and whether only the last one is left.
         self.shrinking = self.at_last_step = False
@@ -90,7 +90,7 @@ class OwnershipController:
         self._had_lease = False
         # The checksum of the ring by which nothing is left to hand over here.
         self._handed_over_by: str | None = None
-        self._last: Reading | None = None
+        self._last: RegisterReading | None = None
         # The checksum of the ring that was logged last, and whether all agreed on it.
         self._told: tuple[str, bool] | None = None
         self._changed = asyncio.Event()
@@ -131,7 +131,7 @@ class OwnershipController:
             view is not None and view.leaving and not view.unaware and self._has_handed_over(view)
         )
 
-    def _has_handed_over(self, view: View) -> bool:
+    def _has_handed_over(self, view: ClusterView) -> bool:
         return self.has_lease and view.ring.checksum == self._handed_over_by
 
     def grow(self, urls: int) -> None:
@@ -240,10 +240,10 @@ class OwnershipController:
         if self._told[1] and last != self._told:
             logger.info("All nodes in the ring agree (%d): no host waits", count)
 
-    def _read(self) -> Reading:
-        return Reading.of(self._membership.epoch, self._membership.members)
+    def _read(self) -> RegisterReading:
+        return RegisterReading.of(self._membership.epoch, self._membership.members)
 
-    def _begins_anew(self, reading: Reading) -> bool:
+    def _begins_anew(self, reading: RegisterReading) -> bool:
         """Return whether the hand-over begins anew: by a new ring, or for other live takers."""
         view = self.view
         return (
@@ -288,7 +288,7 @@ class OwnershipController:
             self.known.set()
             self._port.ring_changed()
 
-    async def _hand_over(self, view: View) -> None:
+    async def _hand_over(self, view: ClusterView) -> None:
         owner_of = self._taker_of if view.leaving else self.owner_of
         await self._port.hand_over(owner_of, view.ring.ranges_of_others(view.own))
         self._handed_over_by = view.ring.checksum
@@ -306,12 +306,12 @@ class OwnershipController:
             self._apply()
             self._publishing = asyncio.create_task(self._store(claims))
 
-    def _may_step(self, view: View) -> bool:
+    def _may_step(self, view: ClusterView) -> bool:
         """Return whether the last step is over on all live nodes, and another one is left."""
         is_last = self.at_last_step or self._membership.own.weight == self._steps.target
         return not (is_last or view.leaving) and view.settled and self._has_handed_over(view)
 
-    def _step(self, view: View) -> Claims | None:
+    def _step(self, view: ClusterView) -> Claims | None:
         """Take the next weight. Return the claims to publish with it: the same; None if the next
         step is to leave."""
         weight = self._steps.next(*self._weights(view), self._clock())
@@ -322,7 +322,7 @@ class OwnershipController:
         self._claimant.begin(view.in_force)
         return view.in_force
 
-    def _weights(self, view: View) -> tuple[Weight, Weight]:
+    def _weights(self, view: ClusterView) -> tuple[Weight, Weight]:
         """Return the weights of this node and of all others."""
         others = sum(each for name, each in view.ring.weights if name != view.own)
         return self._membership.own.weight, others

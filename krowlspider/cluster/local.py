@@ -31,7 +31,7 @@ class Question(msgspec.Struct, array_like=True):
     arguments: list[Any]
 
 
-class Answer(msgspec.Struct, array_like=True):
+class RegisterReply(msgspec.Struct, array_like=True):
     """What a call has returned. ``entries`` are None for a transaction that is refused. ``gone``:
     the session has ended."""
 
@@ -54,7 +54,7 @@ class LocalRegister:
         self.name = f"the register of scrapy node at {url}"
         self._path = urlsplit(url).path
 
-    async def _call(self, method: str, *arguments: object, wait: float = 0.0) -> Answer:
+    async def _call(self, method: str, *arguments: object, wait: float = 0.0) -> RegisterReply:
         """:raises UnansweredError: there is no answer, or not in time"""
         try:
             async with asyncio.timeout(_TIMEOUT + wait):
@@ -65,7 +65,7 @@ class LocalRegister:
                     text = await reader.read()
                 finally:
                     writer.close()
-            answer = msgspec.msgpack.decode(text, type=Answer)
+            answer = msgspec.msgpack.decode(text, type=RegisterReply)
         except (OSError, msgspec.DecodeError) as error:
             raise UnansweredError(f"{self.name} does not answer: is it still running?") from error
         if answer.gone:
@@ -284,23 +284,23 @@ class RegisterServer:
             writer.write(msgspec.msgpack.encode(answer))
             await writer.drain()
 
-    async def _call(self, method: str, arguments: list[Any]) -> Answer:
-        store, answer = self.store, Answer()
+    async def _call(self, method: str, arguments: list[Any]) -> RegisterReply:
+        store, answer = self.store, RegisterReply()
         try:
             match method, arguments:
                 case "get", [key]:
                     found = store.get(key)
-                    return Answer(entries=[] if found is None else [found])
+                    return RegisterReply(entries=[] if found is None else [found])
                 case "list", [prefix]:
                     index, entries = store.list(prefix)
-                    return Answer(entries=list(entries), index=index)
+                    return RegisterReply(entries=list(entries), index=index)
                 case "wait_for_change", [folder, index, seconds]:
-                    return Answer(await self._change_of(folder, index, seconds))
+                    return RegisterReply(await self._change_of(folder, index, seconds))
                 case "transact", [steps]:
                     written = store.transact(steps)
-                    answer = Answer(entries=None if written is None else list(written))
+                    answer = RegisterReply(entries=None if written is None else list(written))
                 case "open_session", [ttl]:
-                    answer = Answer(store.open_session(ttl))
+                    answer = RegisterReply(store.open_session(ttl))
                 case "renew_session", [session]:
                     store.renew_session(session)
                 case "end_session", [session]:
@@ -308,7 +308,7 @@ class RegisterServer:
                 case _:
                     raise ValueError(f"a register has no call {method!r}")
         except SessionGoneError as error:
-            return Answer(str(error), gone=True)
+            return RegisterReply(str(error), gone=True)
         await self.save()
         return answer
 

@@ -206,7 +206,7 @@ def log_exit(settings: BaseSettings, code: int, why: str) -> None:
         logger.critical("The crawl failed with exit code %d: %s", code, why)
 
 
-class Outcome(NamedTuple):
+class CrawlOutcome(NamedTuple):
     """How a crawl has ended: its exit code, and why. ``is_news``: nothing else says why."""
 
     code: int
@@ -214,55 +214,57 @@ class Outcome(NamedTuple):
     is_news: bool = True
 
 
-def outcome_of(crawler: Crawler, crawl: asyncio.Task[None], *, has_begun: bool) -> Outcome:
+def outcome_of(crawler: Crawler, crawl: asyncio.Task[None], *, has_begun: bool) -> CrawlOutcome:
     """Return how a crawl has ended; ``crawl`` is the task that has run it."""
     error = crawl.exception() if crawl.done() and not crawl.cancelled() else None
     if error is None and not has_begun:
-        return Outcome(1, "it could not begin", is_news=False)
+        return CrawlOutcome(1, "it could not begin", is_news=False)
     if isinstance(error, KrowlError):
-        return Outcome(STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error))
+        return CrawlOutcome(STORAGE_FAILED if for_want_of_room(error) else BAD_INPUT, str(error))
     if error is not None and (fault := unloadable(crawler.settings, error)):
-        return Outcome(BAD_INPUT, fault)
+        return CrawlOutcome(BAD_INPUT, fault)
     if error is not None:
         logger.critical("The crawl could not begin", exc_info=error)
-        return Outcome(1, repr(error), is_news=False)
+        return CrawlOutcome(1, repr(error), is_news=False)
     opened = opened_crawl(crawler)
     if opened is not None and (outcome := _outcome_of_job(opened, crawler.settings)):
         return outcome
     stats = crawler.stats.get_stats().items()
     if lost := sum(count for name, count in stats if name.startswith(_FEED_FAILED)):
         why = f"{counted(lost, 'feed')} not stored: the log says why; the pages are in the archive"
-        return Outcome(NOT_UPLOADED, why)
+        return CrawlOutcome(NOT_UPLOADED, why)
     reason = crawler.stats.get_value("finish_reason")
     if reason is None:
         # A signal came before the crawl was open, or a second one while it stopped.
         logger.warning("The crawl was cut short: the same command continues it")
-    return Outcome(_OF_REASON.get(reason, 0), str(reason), is_news=False)
+    return CrawlOutcome(_OF_REASON.get(reason, 0), str(reason), is_news=False)
 
 
-def _outcome_of_job(crawl: Crawl, settings: BaseSettings) -> Outcome | None:
+def _outcome_of_job(crawl: Crawl, settings: BaseSettings) -> CrawlOutcome | None:
     """Return the outcome that job and node decide; None if they decide none."""
     job, node = crawl.job, crawl.node
     failure = job.failure
     if isinstance(failure, ClusterError):
-        return Outcome(STOPPED if isinstance(failure, StopSignalError) else BAD_INPUT, str(failure))
+        return CrawlOutcome(
+            STOPPED if isinstance(failure, StopSignalError) else BAD_INPUT, str(failure)
+        )
     if failure is not None:
         way = way_out(failure, job.folder.path)
         why = f"the crawl could not be saved to disk: {error_text(failure)}{way}"
-        return Outcome(STORAGE_FAILED, why)
+        return CrawlOutcome(STORAGE_FAILED, why)
     if job.stop_reason:
-        return Outcome(BAD_INPUT, job.stop_reason)
+        return CrawlOutcome(BAD_INPUT, job.stop_reason)
     if crawl.nothing_fetched:
-        return Outcome(NOTHING_FETCHED, "no page was fetched", is_news=False)
+        return CrawlOutcome(NOTHING_FETCHED, "no page was fetched", is_news=False)
     if node is not None and node.not_handed_over:
         why = f"not handed over: {counted(node.not_handed_over, 'URL')}; start this node again"
-        return Outcome(NOT_HANDED_OVER, why)
+        return CrawlOutcome(NOT_HANDED_OVER, why)
     if left := crawl.not_uploaded:
         url = settings["KROWL_WARC_UPLOAD"]
         why = (
             f"{counted(left, 'file')} not uploaded to {url}: scrapy warc upload sends what is left"
         )
-        return Outcome(NOT_UPLOADED, why)
+        return CrawlOutcome(NOT_UPLOADED, why)
     return None
 
 

@@ -32,7 +32,7 @@ from krowlspider.corpus.copies.duplicates import (
     FirstCopies,
     RankedCopies,
 )
-from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.place import PagePlace
 from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.folder import (
     LINES,
@@ -44,7 +44,7 @@ from krowlspider.corpus.folder import (
     read_summaries,
     write_lines,
 )
-from krowlspider.corpus.record import ENDINGS, Line, Record, Refusal, write_shard
+from krowlspider.corpus.record import ENDINGS, CorpusRecord, Line, Refusal, write_shard
 from krowlspider.corpus.sites.index import SiteIndex, findings_file
 from krowlspider.corpus.tallies import HOSTS_OF_SLICE, Tallies
 from krowlspider.corpus.worker import PROBLEMS_MAX, Task, WorkerTask, work
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 _COPIES = frozenset({DUPLICATE, NEAR_DUPLICATE, KNOWN_VERSION})
 _decode = msgspec.json.Decoder(Line).decode
-_record = msgspec.json.Decoder(Record).decode
+_record = msgspec.json.Decoder(CorpusRecord).decode
 _refusal = msgspec.json.Decoder(Refusal).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -116,7 +116,7 @@ class Finisher:
             line = _decode(each)
             if line.is_revisit:
                 continue
-            place = Place(part.file, line.offset, line.number)
+            place = PagePlace(part.file, line.offset, line.number)
             refusal = line.refusal
             if refusal is None:
                 found = self._copies.repeated_by(place, line)
@@ -132,7 +132,7 @@ class Finisher:
             counts.update({f"masked/{name}": number for name, number in line.masked.items()})
             yield self._with_previous(place, line)
 
-    def _with_previous(self, place: Place, line: Line) -> bytes:
+    def _with_previous(self, place: PagePlace, line: Line) -> bytes:
         previous = self._copies.previous(place, line)
         if previous is None:
             return bytes(line.record)
@@ -170,7 +170,7 @@ class Scanned(NamedTuple):
     file: str
 
 
-class Pool:
+class WorkerPool:
     """Runs tasks in up to ``processes`` workers, each of which is replaced when it dies."""
 
     def __init__(self, job: WorkerTask, processes: int):
@@ -339,7 +339,7 @@ class Build:
 
         :raises KrowlError: a worker cannot run, or the name of a file is not in UTF-8
         """
-        pool = Pool(self._job, processes)
+        pool = WorkerPool(self._job, processes)
         try:
             while True:
                 # Looked at first: a file finished in between is among those found.
@@ -382,7 +382,7 @@ class Build:
             self._waiting.append(_Progress(path, part, scanned))
             self._taken.append(part)
 
-    def _drain(self, pool: Pool, *, patient: bool) -> None:
+    def _drain(self, pool: WorkerPool, *, patient: bool) -> None:
         """Read what is waiting. Unless ``patient``, return soon, so that new files are found."""
         while self._waiting and not self._is_full:
             self._give_all(pool)
@@ -413,7 +413,7 @@ class Build:
     def _progress(self, file: str) -> _Progress:
         return next(each for each in self._waiting if each.path.name == file)
 
-    def _give_all(self, pool: Pool) -> None:
+    def _give_all(self, pool: WorkerPool) -> None:
         """Give files to workers while they have room: to be scanned, and then to be read."""
         unscanned = [each for each in self._waiting if not each.scanned]
         if self._sites is not None and not unscanned:
@@ -422,7 +422,7 @@ class Build:
             if not progress.given and pool.has_room:
                 self._give(pool, progress)
 
-    def _give(self, pool: Pool, progress: _Progress) -> None:
+    def _give(self, pool: WorkerPool, progress: _Progress) -> None:
         """Give a file to a worker from its first slice that no worker has done."""
         progress.given = True
         if not progress.scanned:

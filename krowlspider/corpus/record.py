@@ -22,20 +22,20 @@ from krowlspider.archive.write.series import compressor
 from krowlspider.corpus.folder import LINES
 from krowlspider.corpus.optouts import OptOutSignal
 from krowlspider.corpus.text.document import LANGUAGES, Document
-from krowlspider.corpus.text.extractors import Link, Pair
+from krowlspider.corpus.text.extractors import CorpusLink, NameValue
 from krowlspider.errors import need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from krowlspider.corpus.pages import Page
+    from krowlspider.corpus.warc_pages import CapturedPage
 
 # Increase it when a field gets another form: a corpus has one.
 FORM = 4
 
 
-class Record(msgspec.Struct):
+class CorpusRecord(msgspec.Struct):
     """A page of the corpus; docs/corpus.md describes the fields. All are in each record."""
 
     url: str
@@ -63,10 +63,10 @@ class Record(msgspec.Struct):
     license: str | None = None
     og_type: str | None = None
     json_ld: list[str] | None = None
-    json_ld_fields: list[Pair] | None = None
-    open_graph: list[Pair] | None = None
-    hreflang: list[Pair] | None = None
-    links: list[Link] | None = None
+    json_ld_fields: list[NameValue] | None = None
+    open_graph: list[NameValue] | None = None
+    hreflang: list[NameValue] | None = None
+    links: list[CorpusLink] | None = None
 
 
 class Refusal(msgspec.Struct, omit_defaults=True):
@@ -125,9 +125,9 @@ class Line(msgspec.Struct):
 
 
 def record_of(
-    page: Page, document: Document, signals: list[OptOutSignal], place: tuple[str, int]
-) -> Record:
-    return Record(
+    page: CapturedPage, document: Document, signals: list[OptOutSignal], place: tuple[str, int]
+) -> CorpusRecord:
+    return CorpusRecord(
         page.url,
         page.date,
         *place,
@@ -156,10 +156,10 @@ _NUMBERS = {"warc_offset": "int64", "language_confidence": "float64"}
 _LISTS = frozenset({"json_ld"})
 _STRUCTS = {
     "signals": OptOutSignal,
-    "json_ld_fields": Pair,
-    "open_graph": Pair,
-    "hreflang": Pair,
-    "links": Link,
+    "json_ld_fields": NameValue,
+    "open_graph": NameValue,
+    "hreflang": NameValue,
+    "links": CorpusLink,
 }
 
 
@@ -173,7 +173,7 @@ def write_wet(file: BinaryIO, records: Iterable[bytes], filename: str) -> None:
         "description": "Text of web pages, extracted from the responses that it refers to",
     }
     file.write(compress(maker.warcinfo(info_block(about), date=now, filename=filename)))
-    decode = msgspec.json.Decoder(Record).decode
+    decode = msgspec.json.Decoder(CorpusRecord).decode
     for each in records:
         found = decode(each)
         member = maker.conversion(
@@ -209,7 +209,7 @@ def _jsonl(file: BinaryIO, records: Iterable[bytes], _: str) -> None:
 
 def _parquet(file: BinaryIO, records: Iterable[bytes], _: str) -> None:
     arrow, parquet = need("pyarrow"), need("pyarrow.parquet")
-    schema = arrow.schema([(name, _kind(arrow, name)) for name in Record.__struct_fields__])
+    schema = arrow.schema([(name, _kind(arrow, name)) for name in CorpusRecord.__struct_fields__])
     with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
         decoded = map(msgspec.json.decode, records)
         while rows := list(islice(decoded, _ROWS)):

@@ -24,7 +24,6 @@ from krowlspider.archive.cdxj import payload_digest, target
 from krowlspider.archive.surt import query_of
 from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.folder import LINES, Slice, Summary, write_lines
-from krowlspider.corpus.pages import NoPage, Page, Unreadable, is_record_start, page_of, records
 from krowlspider.corpus.quality.measures import HostLines, without
 from krowlspider.corpus.quality.personal_data import mask
 from krowlspider.corpus.record import Fetch, Line, Refusal, record_of
@@ -36,6 +35,14 @@ from krowlspider.corpus.text.document import (
     gemtext_document,
     pdf_document,
     with_markdown,
+)
+from krowlspider.corpus.warc_pages import (
+    CapturedPage,
+    NoPage,
+    Unreadable,
+    is_record_start,
+    page_of,
+    records,
 )
 
 if TYPE_CHECKING:
@@ -62,7 +69,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class PageChoice:
     """Which pages are read: of ``host`` or below it, since 14 digits, and a share by URL."""
 
     since: str = ""
@@ -87,7 +94,7 @@ class WorkerTask:
 
     work: Path
     rules: Rules
-    choice: Choice
+    choice: PageChoice
     decode: Callable[[bytes, str], bytes]
     seconds: float
     limit: int | None = None
@@ -268,7 +275,7 @@ class SliceReader:
         refusal = Refusal(self._part.file, offset, url, reason, "")
         return Line(number, offset, url, refusal=refusal)
 
-    def _judged(self, page: Page, offset: int, number: int) -> Line:
+    def _judged(self, page: CapturedPage, offset: int, number: int) -> Line:
         reading, rules = self._job.reading, self._job.rules
         if page.kind == "html":
             found = document(page, reading)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.job.codec import RequestCodec
     from krowlspider.job.flights import Flights
-    from krowlspider.job.head import HeadFirst
+    from krowlspider.job.head_requests import HeadFirst
     from krowlspider.job.intake import Intake
     from krowlspider.job.job import Job
     from krowlspider.job.limits import PageBudget

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from krowlspider.fetch.http.head import Origin, Proxy, Target
     from krowlspider.fetch.signing import Signer
     from krowlspider.job.flights import Flights
-    from krowlspider.job.hooking.pages import PageHooks
+    from krowlspider.job.hooking.page_hooks import PageHooks
     from krowlspider.job.in_flight import InFlight
     from krowlspider.job.sites import Sites
 

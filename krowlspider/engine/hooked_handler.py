@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from krowlspider.job.hooking.pages import PageHooks
+    from krowlspider.job.hooking.page_hooks import PageHooks
     from krowlspider.job.in_flight import InFlight
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.logformatter import LogFormatterResult
 
-    from krowlspider.cluster.transport.posts import Outcome
+    from krowlspider.cluster.transport.posts import OrderFields
 
 
 class LogFormatter(ScrapyLogFormatter):
@@ -101,7 +101,7 @@ def send_where_heard(crawler: Crawler) -> None:
 order_received = object()
 
 
-def send_order(crawler: Crawler, order: OrderAsk) -> Outcome:
+def send_order(crawler: Crawler, order: OrderAsk) -> OrderFields:
     """Send `order_received`, and return the outcome of its listener.
 
     :raises BadMessage: raised by the listener for a message that is no order
@@ -117,7 +117,7 @@ def send_order(crawler: Crawler, order: OrderAsk) -> Outcome:
             " node",
             409,
         )
-    outcome: Outcome | Failure = answers[0][1]
+    outcome: OrderFields | Failure = answers[0][1]
     if isinstance(outcome, Failure):
         outcome.raiseException()
     return outcome

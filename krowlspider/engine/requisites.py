@@ -17,7 +17,7 @@ from krowlspider.engine.scheduler import Scheduler
 from krowlspider.urls.canonical import authority_of
 from krowlspider.urls.encoding import HTML, computed_type
 from krowlspider.urls.page.headers import values_of
-from krowlspider.urls.page.links import Page, read_page, reading_plan
+from krowlspider.urls.page.links import ReadPage, read_page, reading_plan
 from krowlspider.urls.page.requisites.elements import SVG_MAX, requisites_of_svg
 from krowlspider.urls.page.requisites.found import (
     CSS_MAX,
@@ -67,7 +67,7 @@ class RequisiteReader:
         # Only one long document is read at a time.
         self._reading = asyncio.Lock()
 
-    async def of_page(self, page: Page, response: Response) -> None:
+    async def of_page(self, page: ReadPage, response: Response) -> None:
         """Queue the requisites of a page of HTML, with the icon of its host unless it names one."""
         requisites = page.requisites
         if requisites is None:

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.hosts.host import Host, RobotsFetch
     from krowlspider.job.forecasting import Forecasts
-    from krowlspider.job.head import HeadFirst
+    from krowlspider.job.head_requests import HeadFirst
     from krowlspider.job.hooking.hooked import Hooked
     from krowlspider.job.hooking.life import HookLife
     from krowlspider.job.nodes.node import Node
@@ -194,7 +194,7 @@ class Scheduler(BaseScheduler):
         )
         self.recrawl = self._recrawl_of(settings["KROWL_RECRAWL"])
         if settings.getbool("KROWL_HEAD") or job.sites is not None:
-            from krowlspider.job.head import HeadFirst  # noqa: PLC0415 - for few crawls
+            from krowlspider.job.head_requests import HeadFirst  # noqa: PLC0415 - for few crawls
 
             self.head_first = HeadFirst(
                 is_usual=settings.getbool("KROWL_HEAD"),

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.posts import Outcome as Said
-    from krowlspider.cluster.transport.posts import Plain
+    from krowlspider.cluster.transport.posts import OrderFields, Plain
 
 logger = logging.getLogger(__name__)
 
@@ -298,7 +297,7 @@ class Steering:
 
     # --- other nodes ---
 
-    async def ask_owner(self, owner: str, name: str, fields: Plain) -> Said:
+    async def ask_owner(self, owner: str, name: str, fields: Plain) -> OrderFields:
         """Have a node carry an order out; return its outcome.
 
         :raises OwnerError: it cannot carry it out, or does not answer

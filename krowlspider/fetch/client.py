@@ -6,7 +6,13 @@ import asyncio
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from krowlspider.fetch.connection import Connection, ExchangeOrder, OneByOne, Pool, Reader
+from krowlspider.fetch.connection import (
+    Connection,
+    ConnectionPool,
+    ExchangeOrder,
+    ExchangeReader,
+    OneByOne,
+)
 from krowlspider.fetch.dial import Admit, Dialer, anywhere
 from krowlspider.fetch.errors import (
     AddressBusy,
@@ -71,7 +77,7 @@ class Client:
             clock=clock, resolver=resolver, guard=guard, connect_timeout=connect_timeout
         )
         self._connect_timeout = connect_timeout
-        self._pool = Pool(clock, max_idle=max_idle, idle_timeout=idle_timeout)
+        self._pool = ConnectionPool(clock, max_idle=max_idle, idle_timeout=idle_timeout)
         self._first_byte_timeout = first_byte_timeout
         self._rate_min = rate_min
         self._large = OneByOne(clock.loop)
@@ -155,7 +161,7 @@ class Client:
         origin: Origin,
         url: str,
         request: bytes,
-        reader: Reader,
+        reader: ExchangeReader,
         *,
         check: Callable[[Peer], None],
         timeout: float,

@@ -94,7 +94,7 @@ class ExchangeOrder(Struct, eq=False):
     spills: Spills | None
 
 
-class Reader(Protocol):
+class ExchangeReader(Protocol):
     """Reads the one answer of an exchange: `ResponseReader`, or one of another protocol."""
 
     head: Head | None
@@ -130,7 +130,7 @@ class PendingExchange:
         self,
         clock: LoopClock,
         order: ExchangeOrder,
-        reader: Reader,
+        reader: ExchangeReader,
         *,
         peer: Peer,
         dialled: Dialled | None,
@@ -365,7 +365,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pending: PendingExchange | None = None
 
-    def exchange(self, order: ExchangeOrder, reader: Reader) -> asyncio.Future[Exchange]:
+    def exchange(self, order: ExchangeOrder, reader: ExchangeReader) -> asyncio.Future[Exchange]:
         """Send a request; return a future of its exchange, whose cancelling closes nothing.
 
         The future fails with FetchError, or with what the observer raised.
@@ -464,7 +464,7 @@ def kernel_latency(transport: asyncio.BaseTransport | None) -> float:
     return float(max(0, sent - received)) / 1000
 
 
-class Pool:
+class ConnectionPool:
     """Keeps at most ``max_idle`` idle connections, each for at most ``idle_timeout`` seconds.
 
     Over ``max_idle``, the connection that was idle longest is closed. One connection is kept for

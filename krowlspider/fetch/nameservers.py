@@ -285,7 +285,7 @@ NEGATIVE: dict[type[errors.FetchError], float] = {
 ADDRESSES_KEPT = 8
 
 
-class Answer(Struct, eq=False):
+class Resolution(Struct, eq=False):
     """The addresses of a name, those to try first in front, or the failure of its look-up.
 
     ``reached`` is the address that was connected to last. ``others_at`` is when the family that was
@@ -309,20 +309,22 @@ class Answers:
     def __init__(self, size: int, clock: Callable[[], float]) -> None:
         self._size = size
         self._clock = clock
-        self._kept: OrderedDict[str, Answer] = OrderedDict()
+        self._kept: OrderedDict[str, Resolution] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kept)
 
-    def found(self, records: Records, *, both_known: bool) -> Answer:
+    def found(self, records: Records, *, both_known: bool) -> Resolution:
         """Return an answer with addresses; ``both_known`` as from `Families.look_up`."""
-        return Answer(kept_of(records), self._expiry(records), others_at=inf if both_known else 0.0)
+        return Resolution(
+            kept_of(records), self._expiry(records), others_at=inf if both_known else 0.0
+        )
 
-    def failed(self, failure: type[errors.FetchError], reason: str) -> Answer:
+    def failed(self, failure: type[errors.FetchError], reason: str) -> Resolution:
         """Return the answer of a look-up that has failed."""
-        return Answer([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)
+        return Resolution([], self._clock() + NEGATIVE.get(failure, 0.0), failure, reason)
 
-    def get(self, name: str) -> Answer | None:
+    def get(self, name: str) -> Resolution | None:
         """Return the answer for a name if it has not expired; it is the last to be dropped then."""
         answer = self._kept.get(name)
         if answer is None:
@@ -333,7 +335,7 @@ class Answers:
         self._kept.move_to_end(name)
         return answer
 
-    def put(self, name: str, answer: Answer) -> None:
+    def put(self, name: str, answer: Resolution) -> None:
         """Keep an answer, unless it is of a failure that may be over at once."""
         if answer.failure is None or answer.failure in NEGATIVE:
             self._kept[name] = answer

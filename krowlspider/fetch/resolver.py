@@ -19,10 +19,10 @@ from krowlspider.fetch.guard import LocalNames, parse_hosts
 from krowlspider.fetch.nameservers import (
     KINDS,
     NEGATIVE,
-    Answer,
     Answers,
     Families,
     NameServers,
+    Resolution,
     kept_of,
 )
 from krowlspider.fetch.tcp import Routes, version_of
@@ -94,7 +94,7 @@ class Resolver:
         self._on_answer = on_answer
         self._on_look_up = on_look_up
         self._answers = Answers(cache_size, clock)
-        self._asking: dict[str, asyncio.Task[Answer]] = {}
+        self._asking: dict[str, asyncio.Task[Resolution]] = {}
         self._asking_others: dict[str, asyncio.Task[list[str]]] = {}
         self.stats = ResolverStats()
 
@@ -197,7 +197,7 @@ class Resolver:
             self.stats.joined += 1
         return task
 
-    async def _look_up(self, name: str) -> Answer:
+    async def _look_up(self, name: str) -> Resolution:
         begun = self._clock()
         try:
             answer = await self._answer(name)
@@ -214,7 +214,7 @@ class Resolver:
         self._answers.put(name, answer)
         return answer
 
-    async def _answer(self, name: str) -> Answer:
+    async def _answer(self, name: str) -> Resolution:
         answers = self._answers
         try:
             records, both_known = await self._families.look_up(name)
@@ -255,7 +255,7 @@ def _bare(name: str) -> str:
     return name.lower().rstrip(".")
 
 
-def _addresses(name: str, answer: Answer) -> list[str]:
+def _addresses(name: str, answer: Resolution) -> list[str]:
     if answer.failure is not None:
         raise answer.failure(f"{name}: {answer.reason}")
     return list(answer.addresses)

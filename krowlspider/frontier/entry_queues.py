@@ -48,7 +48,7 @@ FELL_BACK = "fallback"
 HOOK = "hook"
 
 
-class Answer(NamedTuple):
+class LastAnswer(NamedTuple):
     """The last answer to the request of a page.
 
     ``media_type`` and ``location`` are the starts of the headers as received, ``size`` is in bytes,
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
         location: bytes | None,
         size: int,
         latency: float,
-    ) -> Answer:
+    ) -> LastAnswer:
         """Return an answer, with no more of its headers than is used: it waits for a commit."""
         kind = media_type and media_type[:_MEDIA_TYPE_MAX]
         return cls(status, kind, location and location[:_LOCATION_MAX], size, latency)
@@ -88,7 +88,7 @@ class Lease(Struct, eq=False):
     priority: int
     sequence: int
     entry: Entry
-    answer: Answer | None = None
+    answer: LastAnswer | None = None
     kind: str = PAGE
     fetched: Fetched | None = None
     listing: bytes = b""

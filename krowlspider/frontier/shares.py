@@ -30,7 +30,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import CALLED, SCHEDULED, WAITING, Host
-from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.hosts.table import HostEvent
 from krowlspider.frontier.limits import Addresses, FrontierLimits
 
 if TYPE_CHECKING:
@@ -345,7 +345,7 @@ class Calls:
         shares: Shares,
         *,
         host: Callable[[str], Host],
-        move: Callable[[Host, Event], None],
+        move: Callable[[Host, HostEvent], None],
         now: Callable[[], float],
     ):
         self._shares = shares
@@ -389,14 +389,14 @@ class Calls:
     def call(self, host: Host) -> None:
         """Call a host that is in line, in the name of no share."""
         self._called[host.name] = ""
-        self._move(host, Event.CALL)
+        self._move(host, HostEvent.CALL)
 
     def take(self, host: Host) -> str | None:
         """End the call of a host that was popped. Return the share for which it was called, empty
         for none; None when it was not called."""
         if host.state is not CALLED:
             return None
-        self._move(host, Event.AWAITS_ROBOTS if host.robots.awaited else Event.TAKE_CALL)
+        self._move(host, HostEvent.AWAITS_ROBOTS if host.robots.awaited else HostEvent.TAKE_CALL)
         return self._called.pop(host.name)
 
     def takes_spare(self, host: Host) -> bool:
@@ -487,6 +487,6 @@ class Calls:
             if share[0] == "@" and not host.shares.address:
                 # The host was evicted meanwhile, and its address with it.
                 host.shares.address, host.shares.address_block = share, address_block_of(share)
-            self._move(host, Event.CALL)
+            self._move(host, HostEvent.CALL)
             return name
         return ""

@@ -12,7 +12,7 @@ from krowlspider.gemini.protocol import GEMTEXT, media_type
 from krowlspider.urls.canonical import normalise_all
 from krowlspider.urls.encoding import HTML
 from krowlspider.urls.page.headers import value_of
-from krowlspider.urls.page.links import MAX_LANG, MAX_LINKS, MAX_TITLE, Page
+from krowlspider.urls.page.links import MAX_LANG, MAX_LINKS, MAX_TITLE, ReadPage
 
 if TYPE_CHECKING:
     from scrapy.http import Response
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TEXT_MAX = 1_000_000
 
 
-def read_page(response: Response, *, feeds: bool = False) -> Page | None:
+def read_page(response: Response, *, feeds: bool = False) -> ReadPage | None:
     """Return the page of a success; None for HTML, which is read as that of the web is.
 
     Gemtext has links and a title, and a feed has links. Of any other type only the language is
@@ -30,7 +30,7 @@ def read_page(response: Response, *, feeds: bool = False) -> Page | None:
     said = media_type((value_of(response.headers, b"Content-Type") or b"").decode(errors="replace"))
     if said.essence in HTML:
         return None
-    page = Page(lang=(said.languages or ("",))[0][:MAX_LANG])
+    page = ReadPage(lang=(said.languages or ("",))[0][:MAX_LANG])
     if said.essence in TYPES:
         claims = page.claims if feeds else None
         found = list(dict.fromkeys(links_in(response.body[:TEXT_MAX], response.url, claims)))

@@ -22,9 +22,9 @@ from krowlspider.archive.disk import (
     remove_drafts,
     sync_directory,
 )
-from krowlspider.corpus.pages import records
+from krowlspider.corpus.warc_pages import records
 from krowlspider.errors import KrowlError, counted
-from krowlspider.graph import hyperball, parts, text_form
+from krowlspider.graph import hyperball, link_files, text_form
 from krowlspider.graph.adjacency import Graph
 from krowlspider.graph.domains import fold
 from krowlspider.graph.hyperball import Centralities, harmonic
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.graph.adjacency import Places
-    from krowlspider.graph.parts import Keys, Part
+    from krowlspider.graph.link_files import Keys, LinkFile
 
 HOST, DOMAIN = "host", "domain"
 LEVELS = (HOST, DOMAIN)
@@ -87,7 +87,7 @@ class GraphFolder:
         except ArchiveError as error:
             raise KrowlError(f"another scrapy graph writes to {folder}") from error
         remove_drafts(self._links, "")
-        for left in self._links.glob(f"*{parts.DRAFT}"):
+        for left in self._links.glob(f"*{link_files.DRAFT}"):
             left.unlink()
         for level in LEVELS:
             self._settle(level)
@@ -103,7 +103,7 @@ class GraphFolder:
         path = self._path(warc)
         if not path.exists():
             return False
-        if parts.Part(path).size != warc.stat().st_size:
+        if link_files.LinkFile(path).size != warc.stat().st_size:
             raise KrowlError(
                 f"{warc} has another size than the file of that name that is in the graph: give"
                 " the graph of each crawl its own folder with -o"
@@ -111,9 +111,9 @@ class GraphFolder:
         return True
 
     def _path(self, warc: Path) -> Path:
-        return self._links / f"{warc.name.removesuffix(WARC)}{parts.SUFFIX}"
+        return self._links / f"{warc.name.removesuffix(WARC)}{link_files.SUFFIX}"
 
-    def take(self, warc: Path, fault: Callable[[str], object]) -> Part:
+    def take(self, warc: Path, fault: Callable[[str], object]) -> LinkFile:
         """Write the links of a WARC file durably. ``fault`` is called with each damaged place.
 
         Raises OSError.
@@ -125,7 +125,7 @@ class GraphFolder:
 
         with warc.open("rb") as stream:
             size = os.fstat(stream.fileno()).st_size
-            with parts.Gathered(self._path(warc), size) as gathered:
+            with link_files.Gathered(self._path(warc), size) as gathered:
                 for _, record in records(stream, 0, damage, _KINDS):
                     if (found := linked_by(record)) is not None:
                         gathered.add(found.source, found.targets)
@@ -141,11 +141,13 @@ class GraphFolder:
 
         :raises KrowlError: one of them is damaged, or there are too many hosts
         """
-        made = sorted(self._links.glob(f"*{parts.SUFFIX}"))
+        made = sorted(self._links.glob(f"*{link_files.SUFFIX}"))
         shutil.rmtree(self._work, ignore_errors=True)
         make_directory(self._work)
         try:
-            whole = parts.merge([parts.Part(path) for path in made], self._work / "merged")
+            whole = link_files.merge(
+                [link_files.LinkFile(path) for path in made], self._work / "merged"
+            )
             return _graph_of(whole.names, whole.keys()), Names(whole.text())
         finally:
             shutil.rmtree(self._work)
@@ -178,8 +180,8 @@ class GraphFolder:
 def _graph_of(size: int, keys: Keys) -> Graph:
     sources = np.empty(len(keys), np.int32)
     targets = np.empty(len(keys), np.int32)
-    for begin in range(0, len(keys), parts.LINKS_AT_ONCE):
-        part = slice(begin, begin + parts.LINKS_AT_ONCE)
+    for begin in range(0, len(keys), link_files.LINKS_AT_ONCE):
+        part = slice(begin, begin + link_files.LINKS_AT_ONCE)
         sources[part] = keys[part] >> _HALF
         targets[part] = keys[part] & _LOW
     return Graph(size, sources, targets)

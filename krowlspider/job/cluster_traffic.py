@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.cluster.ring.ring import Counters
-    from krowlspider.cluster.transport.posts import Outcome
+    from krowlspider.cluster.transport.posts import OrderFields
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.robots.fetches import RobotsFetches
     from krowlspider.job.codec import RequestCodec
@@ -76,7 +76,7 @@ class ClusterTraffic:
         settings: BaseSettings,
         is_out_of_work: Callable[[], bool],
         seeds: SeedsFirst,
-        carry_out: Callable[[OrderAsk], Outcome],
+        carry_out: Callable[[OrderAsk], OrderFields],
     ):
         self._job = job
         self._codec = codec

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.job.codec import RequestCodec
-    from krowlspider.job.hooking.links import LinkBatch, LinkHooks, Priorities
+    from krowlspider.job.hooking.link_hooks import LinkBatch, LinkHooks, Priorities
     from krowlspider.job.nodes.node import Node
     from krowlspider.job.site_policies import SitePolicies
 

@@ -90,7 +90,7 @@ def in_slices(items: Iterable[_T], size: int = SLICE) -> Iterator[list[_T]]:
         time.sleep(_PAUSE)
 
 
-class Spool:
+class ReportRows:
     """Rows in a file without a name, in the order in which they were added.
 
     :raises OSError: the file cannot be made, written or read
@@ -125,7 +125,7 @@ class Table(Struct, frozen=True):
     name: str
     title: str
     columns: tuple[str, ...]
-    rows: Sequence[Row] | Spool
+    rows: Sequence[Row] | ReportRows
     total: int = 0
 
     @property
@@ -147,7 +147,7 @@ class Tables(Struct, frozen=True):
 
     def close(self) -> None:
         for table in self.tables:
-            if isinstance(table.rows, Spool):
+            if isinstance(table.rows, ReportRows):
                 table.rows.close()
 
 
@@ -218,7 +218,7 @@ def read_tables(store: Store, folder: Path | None = None, *, is_spent: bool = Fa
         if time.monotonic() > end:
             is_whole = False
             break
-    seed_rows = Spool(folder)
+    seed_rows = ReportRows(folder)
     outcomes: Counter[str] = Counter()
     made = SeedRows([store], is_spent=is_spent)
     for seeds in in_slices(read_rows(store), SLICE // 2):
@@ -278,7 +278,7 @@ def _host_rows(hosts: Iterable[_Host]) -> list[Row]:
     ]
 
 
-def _seed_tables(rows: Spool, total: int, worded: WordedRows | None) -> list[Table]:
+def _seed_tables(rows: ReportRows, total: int, worded: WordedRows | None) -> list[Table]:
     """Return the table of the seeds, and before it, where a seed has words, that of the tags."""
     if worded is None:
         return [Table("seeds", "Seeds", SEED_COLUMNS, rows, total)]
@@ -612,7 +612,7 @@ def seeds_of_all(
     """
     total = 0
     with ExitStack() as stack:
-        rows = stack.enter_context(closing(Spool(folder)))
+        rows = stack.enter_context(closing(ReportRows(folder)))
         stores = [stack.enter_context(closing(LevelStore(each))) for each in frontiers]
         made = SeedRows(stores, is_spent=is_spent)
         every, met = cast("Any", _AnyOf(stores)), set[str]()

@@ -13,7 +13,7 @@ from scrapy.crawler import AsyncCrawlerProcess
 from scrapy.settings import Settings
 
 from krowlspider.addon import fill_in
-from krowlspider.commands.crawl import NOTHING_FETCHED, Outcome, outcome_of, raise_open_files
+from krowlspider.commands.crawl import NOTHING_FETCHED, CrawlOutcome, outcome_of, raise_open_files
 from krowlspider.config.log import follow_settings, lower_start_lines
 from krowlspider.config.validation import check_mappings, validate
 from krowlspider.engine.crawler import HandoverCrawler
@@ -95,7 +95,7 @@ def _settings_of(order: CrawlOrder) -> Settings:
     return settings
 
 
-def _fault(order: CrawlOrder, outcome: Outcome, *, was_left: bool) -> CrawlFault | None:
+def _fault(order: CrawlOrder, outcome: CrawlOutcome, *, was_left: bool) -> CrawlFault | None:
     """Return why a crawl ended before its work was done; None if it did not.
 
     A crawl that has fetched nothing has ended: its log says why.

@@ -14,7 +14,7 @@ from krowlspider.errors import CrawlError
 from krowlspider.library.arguments import in_temporary_folder, order_of
 from krowlspider.library.messages import CrawlEnd, CrawlOrder, Frames, LogLine, Stats, frame
 from krowlspider.library.page import Page
-from krowlspider.library.process import Child, former
+from krowlspider.library.process import CrawlProcess, former
 
 if TYPE_CHECKING:
     import os
@@ -83,7 +83,7 @@ class _Crawl:
 
     def __init__(self, order: CrawlOrder):
         self._order = order
-        self._child: Child | None = None
+        self._child: CrawlProcess | None = None
         self._frames = Frames()
         self._pages: deque[Page] = deque()
         # Whether the program has a page that is not acknowledged.
@@ -98,9 +98,9 @@ class _Crawl:
         ones."""
         return MappingProxyType(self._stats)
 
-    def _start(self) -> Child:
+    def _start(self) -> CrawlProcess:
         self._order = in_temporary_folder(self._order)
-        self._child = Child(self._order)
+        self._child = CrawlProcess(self._order)
         return self._child
 
     def _acknowledge(self) -> None:
@@ -200,7 +200,7 @@ class AsyncCrawl(_Crawl):
                 return
             self._received(data)
 
-    async def _begin(self) -> Child:
+    async def _begin(self) -> CrawlProcess:
         for child in former(self._order.jobdir):
             await asyncio.to_thread(child.wait)
         child = self._start()
@@ -284,7 +284,7 @@ class BlockingCrawl(_Crawl):
                 return
             self._received(data)
 
-    def _begin(self) -> Child:
+    def _begin(self) -> CrawlProcess:
         for child in former(self._order.jobdir):
             child.wait()
         child = self._start()

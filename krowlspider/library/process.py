@@ -14,10 +14,10 @@ from socket import SHUT_RDWR, SHUT_WR, socketpair
 from krowlspider.library.messages import TAKEN, CrawlOrder
 
 # Processes that may still run. Each holds its folder until it has ended.
-_started: list[Child] = []
+_started: list[CrawlProcess] = []
 
 
-class Child:
+class CrawlProcess:
     """The process of one crawl, from its start on. It waits for its order.
 
     It is in a session of its own, so that a terminal's Ctrl-C does not reach it. It stops when
@@ -98,7 +98,7 @@ class Child:
         return self._process.poll() is not None
 
 
-def former(jobdir: str) -> list[Child]:
+def former(jobdir: str) -> list[CrawlProcess]:
     """Return the processes that are stopping and have a folder still; forget those that are over.
 
     ``jobdir`` is absolute.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from krowlspider.library.handover import Handover
-    from krowlspider.urls.page.links import Page as ReadPage
+    from krowlspider.urls.page.links import ReadPage
 
 
 class GivenSeeds(SeedList):

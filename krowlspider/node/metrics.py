@@ -199,7 +199,7 @@ _SERIES = re.compile(rf"[a-zA-Z_:][\w:]*(?:\{{{_LABEL}(?:,{_LABEL})*,?\}})?", re
 
 
 @dataclass(slots=True, eq=False)
-class Answer:
+class ProcessMetrics:
     """The metrics of one process: the lines before the samples of each metric, its series that are
     added up, the others with their values, and the names of both."""
 
@@ -209,12 +209,12 @@ class Answer:
     names: dict[str, str] = field(default_factory=dict)
 
 
-def read(text: str) -> Answer:
+def read(text: str) -> ProcessMetrics:
     """Return the metrics of a process.
 
     :raises ValueError: the text is not in Prometheus' format
     """
-    answer = Answer()
+    answer = ProcessMetrics()
     name, is_added, help_line = "", False, ""
     for line in filter(None, text.split("\n")):
         if line.startswith("# HELP "):
@@ -254,7 +254,7 @@ class Sums:
         self._counts: dict[str, dict[str, float]] = {}
         self._starts: dict[str, str] = {}
 
-    def of(self, answers: Mapping[str, Answer]) -> str:
+    def of(self, answers: Mapping[str, ProcessMetrics]) -> str:
         """Return the metrics of all processes; ``answers`` are of the ones that answer."""
         gauges: dict[str, list[str]] = {}
         for process, answer in answers.items():
@@ -269,7 +269,7 @@ class Sums:
             lines += gauges.get(name, ())
         return "".join(f"{line}\n" for line in lines)
 
-    def _take(self, process: str, answer: Answer, gauges: dict[str, list[str]]) -> None:
+    def _take(self, process: str, answer: ProcessMetrics, gauges: dict[str, list[str]]) -> None:
         for name, head in answer.heads.items():
             self._heads.setdefault(name, head)
             self._series.setdefault(name, {})
@@ -323,7 +323,7 @@ OWN = (
 )
 
 
-class Metrics:
+class TreeMetrics:
     """Asks the processes of a tree for their metrics.
 
     ``restarts`` returns how many processes were started again; ``rpc`` the calls by gRPC by name,
@@ -397,7 +397,7 @@ class Metrics:
             lines += [f"{name}{labels} {value}" for labels, value in values.items()]
         return "".join(f"{line}\n" for line in lines) + self._sums.of(used)
 
-    async def _ask(self, process: str) -> Answer | None:
+    async def _ask(self, process: str) -> ProcessMetrics | None:
         """Return the metrics of a process; None if it does not answer, or with something else."""
         if (url := noted_url(self._tree.path / process, METRICS)) is None:
             return None

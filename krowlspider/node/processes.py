@@ -47,7 +47,7 @@ _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-class Child:
+class SupervisedProcess:
     """The process ``name``; ``command`` returns its command by the number of its starts before.
 
     ``is_end`` returns whether an exit code is an end. After any other one, ``on_death`` is called

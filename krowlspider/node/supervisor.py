@@ -28,7 +28,14 @@ from krowlspider.job.monitoring.page_server import Servers, shown
 from krowlspider.job.parts import process_warc_folder
 from krowlspider.job.report import seeds_of_all
 from krowlspider.node.figures import FAILURES, LAST_CODE, Figures, Served, exit_code, reason
-from krowlspider.node.processes import LOG, Child, PrivateRedis, ProcessRegister, Relay, find_redis
+from krowlspider.node.processes import (
+    LOG,
+    PrivateRedis,
+    ProcessRegister,
+    Relay,
+    SupervisedProcess,
+    find_redis,
+)
 from krowlspider.node.tree import (
     StoppedError,
     Tree,
@@ -114,12 +121,14 @@ class Serving:
 
     def _metrics(self, path: str) -> Mapping[str, Route]:
         # Importing aiohttp is slow, so it is imported for the first client.
-        from krowlspider.node.metrics import Metrics  # noqa: PLC0415
+        from krowlspider.node.metrics import TreeMetrics  # noqa: PLC0415
 
         # Both servers may ask for it.
         if self._routes is None:
             crawl = self._crawl
-            metrics = Metrics(crawl.tree, path, crawl.processes, crawl.restarts, self._rpc_total)
+            metrics = TreeMetrics(
+                crawl.tree, path, crawl.processes, crawl.restarts, self._rpc_total
+            )
             self._routes = metrics.routes()
         return self._routes
 
@@ -139,7 +148,7 @@ class Serving:
             share = SHARE_OF_CRAWL * len(self._crawl.processes)
             made |= CdxRoute(Archives(warcs), HEADERS, share).routes()
         if settings["KROWL_SEARCH"]:
-            from krowlspider.search.answers import Captures  # noqa: PLC0415 - most crawls have none
+            from krowlspider.search.formats import Captures  # noqa: PLC0415 - most crawls have none
             from krowlspider.search.route import SearchRoute  # noqa: PLC0415
 
             made["/"] = searching_page()
@@ -176,7 +185,7 @@ _NOT_HANDED_OVER = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CrawlPlan:
     """A crawl of ``count`` processes in ``tree``, which is taken. ``redis`` is the server's
     program, ``settings`` are those of ``spider``. ``max_pages`` is the page budget of all processes
     for this start; 0 is none."""
@@ -191,9 +200,9 @@ class Plan:
 
 
 class Supervisor:
-    """Runs a `Plan` once, on the running event loop."""
+    """Runs a `CrawlPlan` once, on the running event loop."""
 
-    def __init__(self, plan: Plan):
+    def __init__(self, plan: CrawlPlan):
         self._plan = plan
         wanted = ids(plan.count)
         self._register = ProcessRegister(plan.tree, plan.settings["KROWL_CLUSTER"], wanted)
@@ -202,8 +211,8 @@ class Supervisor:
         self._served = list(self._ids)
         self._redis = PrivateRedis(plan.redis, plan.tree.redis)
         self._figures = Figures(plan.tree, self._ids)
-        self._server: Child | None = None
-        self._children: dict[str, Child] = {}
+        self._server: SupervisedProcess | None = None
+        self._children: dict[str, SupervisedProcess] = {}
         self._ended: set[str] = set()
         self._releasing: list[asyncio.Task[None]] = []
         self._hangup = Hangup()
@@ -244,7 +253,7 @@ class Supervisor:
         """:raises StoppedError: the crawl was stopped before it began"""
         folder = self._plan.tree.redis
         lock = await asyncio.to_thread(_locked, folder / "lock", self._stopped)
-        server = self._server = Child(
+        server = self._server = SupervisedProcess(
             "redis",
             lambda _: self._redis.command(),
             environment=os.environ,
@@ -283,7 +292,7 @@ class Supervisor:
             forget_urls(folder)
             # Its pages would count as those of this start.
             self._plan.tree.folder(name).forget_status()
-            self._children[name] = Child(
+            self._children[name] = SupervisedProcess(
                 name,
                 partial(
                     self._plan.words.of,
@@ -349,7 +358,7 @@ class Supervisor:
             logger.warning("The table of seeds is not written: %s", error_text(error))
             return ""
 
-    async def _end_of(self, child: Child) -> int:
+    async def _end_of(self, child: SupervisedProcess) -> int:
         code = await child.run()
         self._ended.add(child.name)
         if code in FAILURES and not self._is_stopped:
@@ -383,7 +392,7 @@ class Supervisor:
                         child.send(signal.SIGTERM)
             await asyncio.sleep(_SEND_AWAY)
 
-    def _is_there(self, child: Child) -> bool:
+    def _is_there(self, child: SupervisedProcess) -> bool:
         """Return whether a process runs, or is to be started again."""
         return child.name not in self._ended
 
@@ -516,9 +525,9 @@ def crawl(
     redis = find_redis()
     tree.take()
     configure_logging(settings)
-    plan = Plan(tree, count, spider, words, settings, redis, max_pages)
+    plan = CrawlPlan(tree, count, spider, words, settings, redis, max_pages)
     return asyncio.run(_run(plan))
 
 
-async def _run(plan: Plan) -> int:
+async def _run(plan: CrawlPlan) -> int:
     return await Supervisor(plan).run()

@@ -21,7 +21,7 @@ from krowlspider.changes.pairs import (
     READ_MAX,
     Body,
     Compared,
-    Pair,
+    VersionPair,
     body_in,
     compared,
     in_time,
@@ -65,7 +65,7 @@ class _Change(Struct):
     diff_cut: bool | UnsetType | None = UNSET
 
 
-def change_line(pair: Pair, compared: Compared, *, with_difference: bool) -> str:
+def change_line(pair: VersionPair, compared: Compared, *, with_difference: bool) -> str:
     """Return the line of a change, without its line break."""
     change = _Change(
         pair.after.url,
@@ -207,13 +207,13 @@ class _Versions:
         self.faults: dict[str, None] = {}
         self.unknown = 0
 
-    def lines(self, pairs: Iterator[Pair], *, with_difference: bool) -> Iterator[str]:
+    def lines(self, pairs: Iterator[VersionPair], *, with_difference: bool) -> Iterator[str]:
         for pair in pairs:
             found = self._compared(pair, with_difference=with_difference)
             if found is not None:
                 yield change_line(pair, found, with_difference=with_difference)
 
-    def _compared(self, pair: Pair, *, with_difference: bool) -> Compared | None:
+    def _compared(self, pair: VersionPair, *, with_difference: bool) -> Compared | None:
         """Return how two versions differ, as far as it is known; None if they do not."""
         if not GONE.isdisjoint((pair.before.status, pair.after.status)):
             return Compared()

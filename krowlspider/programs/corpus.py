@@ -23,12 +23,12 @@ from krowlspider.corpus.copies.fingerprints import VERSION
 from krowlspider.corpus.copies.versions import ALL, LAST, VERSIONS
 from krowlspider.corpus.figures import card, figures
 from krowlspider.corpus.folder import Folder
-from krowlspider.corpus.pages import BLOCK_MAX
 from krowlspider.corpus.quality.rules import Rules, default_text, read_rules
 from krowlspider.corpus.record import ENDINGS, FORM
 from krowlspider.corpus.text.document import Reading
 from krowlspider.corpus.text.extractors import EXTRACTORS
-from krowlspider.corpus.worker import Choice, WorkerTask
+from krowlspider.corpus.warc_pages import BLOCK_MAX
+from krowlspider.corpus.worker import PageChoice, WorkerTask
 from krowlspider.errors import KrowlError, counted, need
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.programs.program import FOUND_WRONG, Program, refuse_options
@@ -419,7 +419,7 @@ class Command(Program):
         source = self._source(name)
         rules = read_rules(Path(opts.rules) if opts.rules else None)
         since = captures.stamp(opts.since) if opts.since else ""
-        choice = Choice(since, opts.host.lower(), opts.sample)
+        choice = PageChoice(since, opts.host.lower(), opts.sample)
         with closing(Folder(Path(opts.output))) as folder:
             folder.begin(
                 {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import argparse
     from collections import Counter
 
-    from krowlspider.search.watch import Watch
+    from krowlspider.search.watch import PageWatch
 
 _LEFT_OUT = "left out/"
 
@@ -77,7 +77,7 @@ class Command(Program):
         folder: Path,
         sources: list[Path],
         jobdirs: list[Path],
-        watch: Watch,
+        watch: PageWatch,
         *,
         follow: bool,
     ) -> tuple[Counter[str], list[str]]:

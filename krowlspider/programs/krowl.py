@@ -243,7 +243,7 @@ def _joined(spiders: Sequence[type[Spider]], found: Sequence[Sequence[str]]) -> 
     ]
 
 
-class Plan(NamedTuple):
+class ModulePlan(NamedTuple):
     """The text that a settings module is to have, and the settings that it gives.
 
     With a ``hindrance`` it cannot be edited safely, and the settings are those of the lines put
@@ -291,18 +291,18 @@ class SettingsModule:
         others = [f"{path!r}: {order!r}" for path, order in by_path(self.addons).items()]
         return f"ADDONS = {{{', '.join([*others, ENTRY])}}}"
 
-    def planned(self, values: Mapping[str, str], *, addon: bool) -> Plan:
+    def planned(self, values: Mapping[str, str], *, addon: bool) -> ModulePlan:
         """Return the plan to add the settings, and with ``addon`` the add-on."""
         if not values and not addon:
-            return Plan(self.text, self.values)
+            return ModulePlan(self.text, self.values)
         try:
             return self._edited(values, addon=addon)
         except UneditableError as error:
             addons = {"ADDONS": {**self.addons, ADDON: 100}}
             settings = {**self.values, **values, **(addons if addon else {})}
-            return Plan(self.text, settings, str(error))
+            return ModulePlan(self.text, settings, str(error))
 
-    def _edited(self, values: Mapping[str, str], *, addon: bool) -> Plan:
+    def _edited(self, values: Mapping[str, str], *, addon: bool) -> ModulePlan:
         """:raises UneditableError: the text cannot be edited safely"""
         if not (os.access(self.path, os.W_OK) and os.access(self.path.resolve().parent, os.W_OK)):
             raise UneditableError("it is read-only")
@@ -316,7 +316,7 @@ class SettingsModule:
         wanted = {**self.addons, ADDON: 100} if addon else self.addons
         if by_path(addons_in(found)) != by_path(wanted):
             raise UneditableError("its other lines change ADDONS")
-        return Plan(text, found)
+        return ModulePlan(text, found)
 
     def write(self, text: str) -> None:
         path = self.path.resolve()

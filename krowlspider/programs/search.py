@@ -92,7 +92,7 @@ class Command(Program):
             self._ask(Path(args[0]), args[1], opts)
 
     def _ask(self, folder: Path, text: str, opts: argparse.Namespace) -> None:
-        from krowlspider.search.answers import as_object, as_text, query_of  # noqa: PLC0415
+        from krowlspider.search.formats import as_object, as_text, query_of  # noqa: PLC0415
         from krowlspider.search.searcher import Searcher  # noqa: PLC0415
 
         try:
@@ -133,7 +133,7 @@ class Command(Program):
 def _routes(folder: Path, replay: str, _: str) -> Mapping[str, Route]:
     # aiohttp is slow to import.
     from krowlspider.job.monitoring.endpoint import health  # noqa: PLC0415
-    from krowlspider.search.answers import Captures  # noqa: PLC0415
+    from krowlspider.search.formats import Captures  # noqa: PLC0415
     from krowlspider.search.route import SearchRoute, to_search  # noqa: PLC0415
 
     routes = SearchRoute(folder, Captures(replay)).routes()

@@ -27,9 +27,9 @@ from krowlspider.programs.running import reached, token_of
 from krowlspider.programs.stopped import delays_of_stopped, is_writable, readable_copy
 from krowlspider.sql.catalogue import catalogue_in, crawl_of, files_of, missing
 from krowlspider.sql.database import database
+from krowlspider.sql.execution import QueryLimits, Run, scratch_folder
 from krowlspider.sql.live import RANGES, FrontierFiles, FrontierSource
 from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput, TableOutput
-from krowlspider.sql.running import QueryLimits, Run, scratch_folder
 from krowlspider.sql.statement import STATEMENT_MAX, checked
 from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, SUMS
 from krowlspider.urls.canonical import IdentityHasher

@@ -32,11 +32,11 @@ from krowlspider.archive.indexes import (
     merge,
 )
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.tools.extract import Choice, copy_originals, extract
+from krowlspider.archive.tools.extract import CaptureChoice, copy_originals, extract
 from krowlspider.archive.tools.inputs import count_files, files_in, refuse_names
 from krowlspider.archive.tools.mend import mend_folder
 from krowlspider.archive.tools.replay import ended_by_signals, find_wayback, replayed
-from krowlspider.archive.tools.wacz import About, pack
+from krowlspider.archive.tools.wacz import PackageFacts, pack
 from krowlspider.archive.uploader import BucketError, UploadStats, upload_folder
 from krowlspider.archive.uploads import Destination, uploaded
 from krowlspider.archive.write.series import compressor
@@ -249,7 +249,7 @@ class Command(Program):
             given = getattr(opts, option)
             if given and not form.fullmatch(given):
                 raise KrowlError(f"--{option} {given} fits no capture: {way}")
-        choice = Choice(
+        choice = CaptureChoice(
             url=opts.url or "",
             surt=opts.surt or "",
             host=(opts.host or "").lower(),
@@ -346,7 +346,9 @@ class Command(Program):
         if out.exists() and not opts.force:
             raise KrowlError(f"{out} exists: give another name, or --force to overwrite it")
         page = opts.main_page or ""
-        about = About(opts.title or "", opts.description or "", page and captures.wanted(page))
+        about = PackageFacts(
+            opts.title or "", opts.description or "", page and captures.wanted(page)
+        )
         damaged = [each for there in (folder, *earlier) for each in _index_missing(there)[1]]
         self._complain_of_other_forms(FOUND_WRONG, folder, *earlier)
         warcs = sorted(folder.glob("*.warc.gz"))

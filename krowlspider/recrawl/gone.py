@@ -37,7 +37,7 @@ _GEMINI_REDIRECTS = range(30, 40)
 _FIRST_HTTP = 100
 
 
-class State(IntEnum):
+class PageState(IntEnum):
     """How a page is. The value is stored."""
 
     PRESENT = 0
@@ -60,19 +60,19 @@ def is_missing(status: int) -> bool:
 class Absence(NamedTuple):
     """Answers in a row that say that a page is missing or moved, and the time of the first."""
 
-    state: State = State.PRESENT
+    state: PageState = PageState.PRESENT
     answers: int = 0
     since: float = 0.0
 
     @property
     def is_tombstone(self) -> bool:
         """Return whether the page is gone: it is no page of the crawl any more."""
-        return self.state is State.MISSING and self.answers >= CONFIRMED
+        return self.state is PageState.MISSING and self.answers >= CONFIRMED
 
     @property
     def is_doubtful(self) -> bool:
         """Return whether it was missing at its last answer alone: its site may be broken."""
-        return self.state is State.MISSING and self.answers < CONFIRMED
+        return self.state is PageState.MISSING and self.answers < CONFIRMED
 
     def is_dropped(self, now: float) -> bool:
         """Return whether the page is forgotten by the schedule. The archive keeps it."""
@@ -82,7 +82,7 @@ class Absence(NamedTuple):
     @property
     def wait(self) -> float | None:
         """Seconds until the page is asked again; None: as its change rate says."""
-        if self.state is State.PRESENT:
+        if self.state is PageState.PRESENT:
             return None
         return min(AGAIN * 2.0 ** min(self.answers - 1, 9), AGAIN_MAX)
 
@@ -92,9 +92,9 @@ class Absence(NamedTuple):
         A redirect that is not permanent, and an error that may pass, say nothing.
         """
         if status in _MISSING or soft_404:
-            state = State.MISSING
+            state = PageState.MISSING
         elif status in _MOVED:
-            state = State.MOVED
+            state = PageState.MOVED
         elif status in _PRESENT:
             return type(self)()
         else:

@@ -43,7 +43,7 @@ _YEAR_OR_MONTH = re.compile(r"(\d{4})(?:-(\d{2}))?")
 _LONGEST = 64
 
 
-class Source(IntEnum):
+class HintSource(IntEnum):
     """Who says that a page has changed."""
 
     LASTMOD = 0
@@ -51,9 +51,9 @@ class Source(IntEnum):
     FEED = 2
 
 
-# In what a row keeps of who named its page, `Source` s are bits; this one is its site itself, by
+# A row keeps who named its page as bits, one for each `HintSource`; this one is its site itself, by
 # IndexNow.
-PUSHED = 1 << len(Source)
+PUSHED = 1 << len(HintSource)
 
 
 class Precision(NamedTuple):
@@ -77,7 +77,7 @@ class Precision(NamedTuple):
 
 
 class Precisions(NamedTuple):
-    """The precision of each `Source` of a site, in its order: six bytes of its record."""
+    """The precision of each `HintSource` of a site, in its order: six bytes of its record."""
 
     lastmod: Precision = Precision()
     changefreq: Precision = Precision()
@@ -91,7 +91,7 @@ class Precisions(NamedTuple):
         """Return what ``bytes`` made six bytes of. No bytes: nothing is known."""
         return cls(*(Precision(*data[at : at + 2]) for at in range(0, len(data), 2)))
 
-    def scored(self, source: Source, *, changed: bool) -> Self:
+    def scored(self, source: HintSource, *, changed: bool) -> Self:
         found = list(self)
         found[source] = found[source].scored(changed=changed)
         return type(self)(*found)

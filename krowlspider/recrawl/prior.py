@@ -29,7 +29,7 @@ _FACTOR_MAX = 30.0
 _REMEMBERED = 1e4
 
 
-class Kind(Enum):
+class PageKind(Enum):
     """What a page is. The value is the seconds of its estimate on an ordinary site."""
 
     LIST = 0.2 * _DAY
@@ -37,7 +37,7 @@ class Kind(Enum):
     PAGE = 10 * _DAY
 
 
-class Site(NamedTuple):
+class SiteChanges(NamedTuple):
     """Changes that were seen on a site, and those that its pages' kinds and depths let expect.
 
     Both fit floats of four bytes.
@@ -53,7 +53,7 @@ class Site(NamedTuple):
         return min(max(found, 1 / _FACTOR_MAX), _FACTOR_MAX)
 
     def observed(
-        self, kind: Kind, depth: int, rate: float, interval: float, *, changed: bool
+        self, kind: PageKind, depth: int, rate: float, interval: float, *, changed: bool
     ) -> Self:
         """Return the record after a fetch of a page whose estimated rate was ``rate``.
 
@@ -68,10 +68,10 @@ class Site(NamedTuple):
         return type(self)(seen, expected)
 
 
-def prior(kind: Kind, depth: int, site: Site) -> Estimate:
+def prior(kind: PageKind, depth: int, site: SiteChanges) -> Estimate:
     """Return the estimate of a page that was never seen to change or to stay."""
     return Estimate(_SHAPE, _SHAPE / (_rate(kind, depth) * site.factor))
 
 
-def _rate(kind: Kind, depth: int) -> float:
+def _rate(kind: PageKind, depth: int) -> float:
     return _SHAPE / kind.value * _BY_DEPTH[min(depth, len(_BY_DEPTH) - 1)]

@@ -25,8 +25,8 @@ from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.errors import KrowlError, counted
 from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, content_of, refusal_in
 from krowlspider.search.gone import gone_pages
-from krowlspider.search.ledger import Dirty, File, Ledger, State
-from krowlspider.search.links import LinksIn, LinkStore
+from krowlspider.search.ledger import Dirty, File, IndexedState, Ledger
+from krowlspider.search.link_store import LinksIn, LinkStore
 from krowlspider.search.scan import Scanner
 from krowlspider.search.schema import (
     CJK,
@@ -34,7 +34,7 @@ from krowlspider.search.schema import (
     LINKS,
     SEGMENTS,
     STATE,
-    Place,
+    CapturePlace,
     open_index,
     split_spaceless,
     tantivy,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from krowlspider.search.documents import Content
-    from krowlspider.search.links import Anchors, Page
-    from krowlspider.search.watch import Watch
+    from krowlspider.search.link_store import Anchors, StoredPage
+    from krowlspider.search.watch import PageWatch
 
 # Seconds between two looks at the folders of a crawl that runs.
 LOOK = 2.0
@@ -105,7 +105,9 @@ class Segments:
     def remove(self, key: bytes) -> None:
         self._writer.delete_documents_by_term("id", key.hex())
 
-    def add(self, key: bytes, page: Page, file: File, content: Content, about: Anchors) -> None:
+    def add(
+        self, key: bytes, page: StoredPage, file: File, content: Content, about: Anchors
+    ) -> None:
         """Add the document of a page; one of the same id must be removed before."""
         made, host = self._module.Document(), host_of(page.url)
         put = made.add_text
@@ -134,7 +136,7 @@ class Segments:
         made.add_unsigned("size", content.size)
         made.add_unsigned("linking_hosts", about.hosts)
         made.add_unsigned("fingerprint", int.from_bytes(page.exact[:8], "big"))
-        place = Place(file.jobdir, file.name, page.offset, page.length)
+        place = CapturePlace(file.jobdir, file.name, page.offset, page.length)
         made.add_bytes("place", place.dump())
         self._writer.add_document(made)
 
@@ -172,7 +174,7 @@ class Builder:
         sources: Iterable[Path],
         *,
         tell: Callable[[str], object] = lambda _: None,
-        watch: Watch | None = None,
+        watch: PageWatch | None = None,
         heap: int = HEAP,
         part: int = PART,
         jobdirs: Iterable[Path] = (),
@@ -297,12 +299,12 @@ class Builder:
         if page is None:
             return 0
         if page.is_gone or page.file < 0:
-            self._drop(key, page, State.ABSENT, "gone")
+            self._drop(key, page, IndexedState.ABSENT, "gone")
             return 0
         try:
             content = self._content(key, page)
         except NoDocument as error:
-            self._drop(key, page, State.REFUSED, str(error))
+            self._drop(key, page, IndexedState.REFUSED, str(error))
             return 0
         except FileNotFoundError:
             # What is in the index stays there.
@@ -311,7 +313,7 @@ class Builder:
         self.put(key, page, content)
         return len(content.text)
 
-    def _content(self, key: bytes, page: Page) -> Content:
+    def _content(self, key: bytes, page: StoredPage) -> Content:
         """:raises NoDocument: the page has no document, or refuses to be in an index
         :raises FileNotFoundError: its WARC file is gone
         """
@@ -336,7 +338,7 @@ class Builder:
         _check(content.signals)
         return content
 
-    def put(self, key: bytes, page: Page, content: Content) -> None:
+    def put(self, key: bytes, page: StoredPage, content: Content) -> None:
         """Put a page with its content into the index, unless it is a copy of another page."""
         marks = fingerprints(content.text or content.title)
         is_other = page.exact != marks.exact
@@ -353,17 +355,17 @@ class Builder:
         )
         about = self._anchors(page.url)
         with self.ledger.db.write_batch(transaction=True) as batch:
-            if page.state == State.KEPT and (is_other or original is not None):
+            if page.state == IndexedState.KEPT and (is_other or original is not None):
                 self.ledger.release_copies(batch, key)
             self.ledger.anchors_read(batch, key)
             if page.is_written:
                 self.segments.remove(key)
             if original is None:
-                if is_other or page.state != State.KEPT:
+                if is_other or page.state != IndexedState.KEPT:
                     # One copy alone is in the index, in whatever order they are read.
                     for each in like:
                         self.ledger.mark(batch, each.key, each.page)
-                page.state, page.reason, page.original = State.KEPT, "", b""
+                page.state, page.reason, page.original = IndexedState.KEPT, "", b""
                 page.is_written = True
                 page.anchors, page.hosts = about.digest, about.hosts
                 if content.text:
@@ -371,16 +373,16 @@ class Builder:
                 self.segments.add(key, page, self.ledger.file(page.file), content, about)
                 self.counts["documents"] += 1
             else:
-                page.state, page.reason, page.original = State.COPY, "copy", original.key
+                page.state, page.reason, page.original = IndexedState.COPY, "copy", original.key
                 self.ledger.put_copy(batch, original.key, key)
                 self.counts["left out/copy"] += 1
             self.ledger.put(batch, key, page)
 
-    def _drop(self, key: bytes, page: Page, state: State, reason: str) -> None:
+    def _drop(self, key: bytes, page: StoredPage, state: IndexedState, reason: str) -> None:
         with self.ledger.db.write_batch(transaction=True) as batch:
             if page.is_written:
                 self.segments.remove(key)
-            if page.state == State.KEPT:
+            if page.state == IndexedState.KEPT:
                 self.ledger.release_copies(batch, key)
             page.state, page.reason, page.original = state, reason, b""
             self.ledger.put(batch, key, page)
@@ -390,7 +392,7 @@ class Builder:
         with self.ledger.db.write_batch(transaction=True) as batch:
             for key in keys:
                 page = self.ledger.page(key)
-                if page is None or page.state != State.KEPT:
+                if page is None or page.state != IndexedState.KEPT:
                     # A page that comes later reads all of its anchors.
                     self.ledger.anchors_read(batch, key)
                     continue

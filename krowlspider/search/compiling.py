@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from krowlspider.search.filters import Filter, Span
 from krowlspider.search.narrowing import Bounds, Leaf, Narrowing, leaf_of
-from krowlspider.search.query import Kind, Query, Term
+from krowlspider.search.query import SearchQuery, SearchTerm, TermKind
 from krowlspider.search.schema import (
     CJK,
     FOLDED,
@@ -109,7 +109,7 @@ class Compiler:
     bounds: Bounds = field(default_factory=Bounds)
     _module: Any = field(default_factory=tantivy)
 
-    def compile(self, query: Query) -> Compiled:
+    def compile(self, query: SearchQuery) -> Compiled:
         given = [
             str(each.value)
             for each in query.filters
@@ -202,13 +202,13 @@ class Compiler:
         counts = [self.frequency(field, each) for each in words]
         return leaf_of(name, made, counts, boost, self.documents)
 
-    def _term(self, term: Term, spoken: Sequence[str], words: list[str]) -> _Asked | None:
+    def _term(self, term: SearchTerm, spoken: Sequence[str], words: list[str]) -> _Asked | None:
         """Return what asks for a term in all fields; None if it has no word. Its words are added to
         ``words``."""
         spaced, pairs = split_spaceless(term.text)
         folded = self.analysers[FOLDED].analyze(spaced)[:TERMS_MAX]
         leaves: list[Leaf] = []
-        if term.kind is Kind.PREFIX and folded and not pairs:
+        if term.kind is TermKind.PREFIX and folded and not pairs:
             leaves += self._prefix(term, folded)
         elif folded:
             words += folded
@@ -217,7 +217,7 @@ class Compiler:
                 self._leaf(f"{term.text} in {name}", name, folded, BOOSTS[name]) for name in names
             )
             leaves += [each._replace(is_own=True) for each in own]
-            if term.kind is Kind.WORD and len(folded) == 1:
+            if term.kind is TermKind.WORD and len(folded) == 1:
                 leaves += self._titles(term, folded[0], spoken)
                 leaves += [] if term.field else self._stems(term, folded[0], spaced, spoken)
         found = [self._any([each.made for each in leaves])] if leaves else []
@@ -231,7 +231,7 @@ class Compiler:
         # A word of both kinds of script has both parts.
         return _Asked(self._all([(self._must, each) for each in found]), leaves, is_sum=False)
 
-    def _pairs(self, term: Term, pairs: str) -> Leaf:
+    def _pairs(self, term: SearchTerm, pairs: str) -> Leaf:
         name, found = f"{term.text} in body_cjk", self.analysers[PAIRS].analyze(pairs)[:TERMS_MAX]
         if len(found) == 1 and len(found[0]) == 1:
             # A single character stands in pairs, but where it stands alone.
@@ -240,7 +240,7 @@ class Compiler:
             return self._leaf(name, CJK, found, CJK_BOOST, made)
         return self._leaf(name, CJK, found, CJK_BOOST)
 
-    def _stems(self, term: Term, word: str, text: str, spoken: Sequence[str]) -> list[Leaf]:
+    def _stems(self, term: SearchTerm, word: str, text: str, spoken: Sequence[str]) -> list[Leaf]:
         """Return what asks for the stems of a word, which is ``text`` before it was folded. Where a
         stem is a word of a page, it is in the body alone."""
         stems = self.stems(text, spoken)
@@ -256,7 +256,7 @@ class Compiler:
             self._leaf(f"{term.text} in body as {each}", "body", [each], STEMMED) for each in words
         ]
 
-    def _titles(self, term: Term, word: str, spoken: Sequence[str]) -> list[Leaf]:
+    def _titles(self, term: SearchTerm, word: str, spoken: Sequence[str]) -> list[Leaf]:
         """Return what asks for other forms of a word in titles, which have no field of stems."""
         forms: set[str] = set()
         for name, stem in self.stems(word, spoken):
@@ -295,7 +295,7 @@ class Compiler:
         """Return what asks for the words of a field that are two mistakes away from this one."""
         return self._module.Query.fuzzy_term_query(self.schema, name, word, 2)
 
-    def _prefix(self, term: Term, folded: list[str]) -> list[Leaf]:
+    def _prefix(self, term: SearchTerm, folded: list[str]) -> list[Leaf]:
         *before, prefix = folded
         found = []
         # Titles have fewer words, and mostly enough of them. Looking at all of texts takes long.

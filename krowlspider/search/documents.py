@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.archive.payload import body_of
 from krowlspider.catalogue.records.content import clean, links_of
 from krowlspider.corpus.optouts import signals
-from krowlspider.corpus.pages import Page, codings_of, head_of
 from krowlspider.corpus.text.document import UNKNOWN, Reading, detected, document
+from krowlspider.corpus.warc_pages import CapturedPage, codings_of, head_of
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.gemini import gemtext
 from krowlspider.internals.frostwork import Plan
@@ -65,7 +65,7 @@ class NoDocument(Exception):
     """A capture without a document; the message is the reason, a count's name."""
 
 
-class Link(NamedTuple):
+class IndexedLink(NamedTuple):
     """A link: its target in normal form and its text."""
 
     target: str
@@ -73,7 +73,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CapturedResponse:
     """What a server answered. ``media`` is the type that browsers find, in lower case.
 
     ``language`` is what Gemini's ``lang`` declares.
@@ -104,7 +104,7 @@ def is_indexable(media: str) -> bool:
     return media in HTML or media in _TEXTS or media in {"", GEMTEXT}
 
 
-def answer_of(fields: Mapping[str, str], block: bytes) -> Answer:
+def answer_of(fields: Mapping[str, str], block: bytes) -> CapturedResponse:
     """Return the answer in a response record, given its WARC fields and its block.
 
     :raises NoDocument: its body is not in its content coding
@@ -121,10 +121,10 @@ def answer_of(fields: Mapping[str, str], block: bytes) -> Answer:
     except ValueError as error:
         raise NoDocument("not decodable") from error
     media, charset = computed_type(types, options, body)
-    return Answer(headers, body[:BODY_MAX], media, charset)
+    return CapturedResponse(headers, body[:BODY_MAX], media, charset)
 
 
-def _gemini_answer(block: bytes) -> Answer:
+def _gemini_answer(block: bytes) -> CapturedResponse:
     """The parameters of the type are those of RFC 2045; ``lang`` is a list of BCP 47 tags."""
     # Some servers end the line without its first byte.
     head = block[:_LINE_MAX].partition(b"\n")[0]
@@ -137,10 +137,10 @@ def _gemini_answer(block: bytes) -> Answer:
     }
     body = block[len(head) + 1 :][:BODY_MAX]
     language = given.get("lang", "").partition(",")[0]
-    return Answer([], body, media.lower(), given.get("charset") or "utf-8", language)
+    return CapturedResponse([], body, media.lower(), given.get("charset") or "utf-8", language)
 
 
-def content_of(url: str, answer: Answer, site: Iterable[str] = ()) -> Content:
+def content_of(url: str, answer: CapturedResponse, site: Iterable[str] = ()) -> Content:
     """Return the document in the answer of ``url``. ``site`` are signals of its robots.txt.
 
     :raises NoDocument: its type has none
@@ -162,8 +162,10 @@ def content_of(url: str, answer: Answer, site: Iterable[str] = ()) -> Content:
     return found
 
 
-def _html_content(url: str, answer: Answer, site: Iterable[str]) -> Content:
-    page = Page(url, "", "", "", answer.headers, answer.body, answer.media, charset=answer.charset)
+def _html_content(url: str, answer: CapturedResponse, site: Iterable[str]) -> Content:
+    page = CapturedPage(
+        url, "", "", "", answer.headers, answer.body, answer.media, charset=answer.charset
+    )
     read = document(page, _READING)
     declared = read.fields.get("html_lang") or ""
     language = read.language if read.language != UNKNOWN else _language(declared)
@@ -176,14 +178,14 @@ def _html_content(url: str, answer: Answer, site: Iterable[str]) -> Content:
     return Content(answer.media, read.text, language, title, headings=headings, signals=said)
 
 
-def _gemini_content(url: str, answer: Answer) -> Content:
+def _gemini_content(url: str, answer: CapturedResponse) -> Content:
     read = gemtext.read(_text_of(answer), url)
     headings = list(read.headings)
     language = _language_of(read.text, answer)
     return Content(answer.media, read.text, language, read.title, headings=headings)
 
 
-def _plain_content(answer: Answer) -> Content:
+def _plain_content(answer: CapturedResponse) -> Content:
     text = _text_of(answer)
     title = next((line for line in text[:4096].split("\n") if line.strip()), "")
     if answer.media in _MARKED:
@@ -196,7 +198,7 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _language_of(text: str, answer: Answer) -> str:
+def _language_of(text: str, answer: CapturedResponse) -> str:
     found = detected(text)[0]
     return found if found != UNKNOWN else _language(answer.language)
 
@@ -207,7 +209,7 @@ def _language(tag: str) -> str:
     return first if first.isascii() and first.isalpha() and len(first) in {2, 3} else ""
 
 
-def _text_of(answer: Answer) -> str:
+def _text_of(answer: CapturedResponse) -> str:
     return decode(answer.body, codec_for(encoding_of(answer.body, _known(answer.charset))))
 
 
@@ -216,7 +218,7 @@ def _known(charset: str | None) -> str | None:
     return None if charset is None else encoding_named(charset)
 
 
-def links_in(url: str, answer: Answer) -> list[Link]:
+def links_in(url: str, answer: CapturedResponse) -> list[IndexedLink]:
     """Return the links of a page in their order, each target once, within the bounds above.
 
     Links to the page itself are left out, and those that its author does not vouch for.
@@ -230,10 +232,10 @@ def links_in(url: str, answer: Answer) -> list[Link]:
         if len(found) == LINKS_MAX or chars > LINKS_CHARS_MAX:
             break
         found[target] = clean(anchor, ANCHOR_MAX)
-    return [Link(*each) for each in found.items()]
+    return [IndexedLink(*each) for each in found.items()]
 
 
-def _links(url: str, answer: Answer) -> Iterator[tuple[str, str]]:
+def _links(url: str, answer: CapturedResponse) -> Iterator[tuple[str, str]]:
     if answer.media in HTML:
         for link in links_of(answer.body, url, answer.charset):
             if _NOT_VOUCHED.isdisjoint((link.rel or "").split()):

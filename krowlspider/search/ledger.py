@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from krowlspider.corpus.copies.fingerprints import bands, bits_apart, overlap, sketch
-from krowlspider.corpus.sites.answers import Site  # noqa: TC001 (msgspec reads it)
+from krowlspider.corpus.sites.terms import SiteTerms  # noqa: TC001 (msgspec reads it)
 from krowlspider.politeness.gemini import PrefixRules
-from krowlspider.search.links import PAGE, LinkStore, Page, host_hash, pack
+from krowlspider.search.link_store import PAGE, LinkStore, StoredPage, host_hash, pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ _PART = 10_000
 _FILES_KEPT = 64
 
 
-class State(IntEnum):
+class IndexedState(IntEnum):
     """What the index has of a page. The value is stored."""
 
     WAITING = 0
@@ -68,7 +68,7 @@ class SiteRecord(msgspec.Struct, array_like=True):
     """
 
     latest: tuple[str, int, int]
-    site: Site
+    site: SiteTerms
     prefixes: list[str] = []
 
     def allows(self, url: str) -> bool:
@@ -92,7 +92,7 @@ class Like(NamedTuple):
     """
 
     key: bytes
-    page: Page
+    page: StoredPage
     share: float
     is_before: bool
 
@@ -146,17 +146,17 @@ class Ledger:
 
     # Pages
 
-    def page(self, key: bytes) -> Page | None:
+    def page(self, key: bytes) -> StoredPage | None:
         return self.links.page(key)
 
-    def put(self, batch: Any, key: bytes, page: Page) -> None:
+    def put(self, batch: Any, key: bytes, page: StoredPage) -> None:
         batch.put(PAGE + key, pack(page))
 
-    def mark(self, batch: Any, key: bytes, page: Page) -> None:
+    def mark(self, batch: Any, key: bytes, page: StoredPage) -> None:
         """Have the document of a page made again."""
         batch.put(_dirty_key(key, page), b"")
 
-    def mark_of(self, key: bytes, page: Page) -> bytes:
+    def mark_of(self, key: bytes, page: StoredPage) -> bytes:
         """Return the key of the mark of a page, whether it is there or not."""
         return _dirty_key(key, page)
 
@@ -223,13 +223,13 @@ class Ledger:
 
     # Copies
 
-    def like(self, key: bytes, page: Page, known: Known) -> list[Like]:
+    def like(self, key: bytes, page: StoredPage, known: Known) -> list[Like]:
         """Return the pages in the index that have the same words as a page, or nearly the same
         text. ``known`` is what `known` has found for it."""
         found = []
         for other_key in self._candidates(known) - {key}:
             other = self.page(other_key)
-            if other is None or other.state != State.KEPT:
+            if other is None or other.state != IndexedState.KEPT:
                 continue
             share = 1.0 if other.exact == page.exact else 0.0
             if not share and other.minhash and page.minhash:
@@ -238,7 +238,7 @@ class Ledger:
                 found.append(Like(other_key, other, share, is_before=other.at < page.at))
         return found
 
-    def known(self, page: Page) -> Known:
+    def known(self, page: StoredPage) -> Known:
         """Return what is kept under the fingerprints of a page."""
         keys = [_BAND + band for band in bands(page.minhash)]
         get = self.db.get
@@ -254,7 +254,7 @@ class Ledger:
                     found.add(entries[start + _SKETCH : start + _SKETCH + _ID])
         return found
 
-    def remember(self, batch: Any, key: bytes, page: Page, known: Known) -> None:
+    def remember(self, batch: Any, key: bytes, page: StoredPage, known: Known) -> None:
         """Have later pages compared with this one, which is in the index."""
         if known.exact != key:
             batch.put(_EXACT + page.exact, key)
@@ -274,11 +274,11 @@ class Ledger:
             key = at[-_ID:]
             batch.delete(at)
             page = self.page(key)
-            if page is not None and page.state == State.COPY and page.original == original:
+            if page is not None and page.state == IndexedState.COPY and page.original == original:
                 self.mark(batch, key, page)
 
 
-def _dirty_key(key: bytes, page: Page) -> bytes:
+def _dirty_key(key: bytes, page: StoredPage) -> bytes:
     file, offset = page.at
     place = (file + 1).to_bytes(4, "big") + max(offset, 0).to_bytes(8, "big")
     return _DIRTY + place + key

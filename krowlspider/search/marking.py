@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from krowlspider.search.query import Kind
+from krowlspider.search.query import TermKind
 from krowlspider.search.schema import FOLDED, pairs_of, split_spaceless, stemmed_field
 from krowlspider.search.snippets import Piece, marked, snippet
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from krowlspider.search.compiling import Compiled
-    from krowlspider.search.opened import View
-    from krowlspider.search.query import Query
+    from krowlspider.search.opened import CommitView
+    from krowlspider.search.query import SearchQuery
 
 
 class Folding:
@@ -33,10 +33,10 @@ class Folding:
         return found if stemmer is None else stemmer(" ".join(found))
 
 
-class Marker:
+class WordMarker:
     """Knows the words of a query in texts."""
 
-    def __init__(self, view: View, query: Query, compiled: Compiled):
+    def __init__(self, view: CommitView, query: SearchQuery, compiled: Compiled):
         analysers = view.compiler.analysers
         self._fold = analysers[FOLDED].analyze
         self._stemmers = [
@@ -53,10 +53,10 @@ class Marker:
                 word.lower() for word in spaced.split() if any(map(str.isalnum, word))
             )
             folded = self._fold(spaced)
-            (self._prefixes if term.kind is Kind.PREFIX else self._words).update(folded)
+            (self._prefixes if term.kind is TermKind.PREFIX else self._words).update(folded)
             self._begins.update(folded)
             for number, stemmer in enumerate(self._stemmers):
-                stems = stemmer(spaced) if term.kind is Kind.WORD else []
+                stems = stemmer(spaced) if term.kind is TermKind.WORD else []
                 self._stems |= {(number, stem) for stem in stems}
                 self._begins.update(stems)
             if pairs:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from krowlspider.search.query import Kind, parse
+from krowlspider.search.query import TermKind, parse
 from krowlspider.search.schema import FOLDED
 from krowlspider.search.snippets import plain
 from krowlspider.search.spelling import corrected
 
 if TYPE_CHECKING:
     from krowlspider.search.compiling import Compiled
-    from krowlspider.search.opened import View
-    from krowlspider.search.query import Query
+    from krowlspider.search.opened import CommitView
+    from krowlspider.search.query import SearchQuery
 
 # Titles in which words like an unknown one are looked for.
 _TITLES = 40
@@ -23,7 +23,7 @@ _WORDS_MAX = 6
 _MORE = 5
 
 
-def meant(view: View, query: Query, compiled: Compiled, found: int) -> str:
+def meant(view: CommitView, query: SearchQuery, compiled: Compiled, found: int) -> str:
     """Return the query with its unknown words replaced by known ones; "" if none is, or if that
     does not find clearly more pages than ``found``."""
     searcher, fold = view.searcher, view.compiler.analysers[FOLDED].analyze
@@ -45,7 +45,7 @@ def meant(view: View, query: Query, compiled: Compiled, found: int) -> str:
     text, shift = query.text, 0
     for term in sorted(query.terms, key=lambda each: each.place)[:_WORDS_MAX]:
         folded = fold(term.text)
-        if term.kind is not Kind.WORD or len(folded) != 1:
+        if term.kind is not TermKind.WORD or len(folded) != 1:
             continue
         asked = folded[0]
         if (better := corrected(asked, frequency, near)) is None:

@@ -26,7 +26,7 @@ def authorities(links: Path, hosts: Mapping[str, str], rank: str) -> dict[str, f
     :raises KrowlError: the index has no links
     """
     from krowlspider.graph.salsa import EDGES_MAX, hits, salsa  # noqa: PLC0415
-    from krowlspider.search.links import LinkStore  # noqa: PLC0415
+    from krowlspider.search.link_store import LinkStore  # noqa: PLC0415
 
     if not links.is_dir():
         raise KrowlError(f"there are no links in {links}: make the index again")

@@ -41,7 +41,7 @@ class _State(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class CommitView:
     """An index as it was at one commit."""
 
     searcher: Any
@@ -63,7 +63,7 @@ class OpenedIndex:
         self._lock = threading.Lock()
         self._index: Any = None
         self._analysers: Mapping[str, Any] = analysers()
-        self._view: View | None = None
+        self._view: CommitView | None = None
         # What the files were when the view was made.
         self._stamp: tuple[tuple[int, int], ...] = ()
         self._ranks: HostRanks | None = None
@@ -73,7 +73,7 @@ class OpenedIndex:
     def links(self) -> Path:
         return self.folder / LINKS
 
-    def view(self) -> View:
+    def view(self) -> CommitView:
         """Return the index as of its last commit.
 
         :raises SearchError: it is missing, damaged, or of another form
@@ -101,7 +101,7 @@ class OpenedIndex:
                 f" on, remove the folder and make it again: {self._way()}"
             ) from error
 
-    def _look(self) -> View:
+    def _look(self) -> CommitView:
         state = self._state()
         folder = self.folder / SEGMENTS
         try:
@@ -114,7 +114,7 @@ class OpenedIndex:
                 f" damaged, remove the folder and make it again: {self._way()}"
             ) from error
 
-    def _opened(self, folder: Path, state: _State) -> View:
+    def _opened(self, folder: Path, state: _State) -> CommitView:
         if self._index is None:
             self._index = open_index(folder)
         else:
@@ -136,7 +136,7 @@ class OpenedIndex:
             documents=searcher.num_docs,
         )
         jobdirs = tuple(map(Path, state.jobdirs))
-        return View(searcher, compiler, jobdirs, self._host_ranks())
+        return CommitView(searcher, compiler, jobdirs, self._host_ranks())
 
     def _state(self) -> _State:
         if not self.folder.is_dir():

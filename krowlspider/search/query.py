@@ -49,25 +49,25 @@ _NAMES = {
 _FIELDS = {"intitle": "title", "title": "title"}
 
 
-class Kind(Enum):
+class TermKind(Enum):
     WORD = "word"
     PHRASE = "phrase"
     PREFIX = "prefix"
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class SearchTerm:
     """A word, the words of a phrase, or the beginning of a word. ``place`` is where its text stands
     in the query: begin and end."""
 
     text: str
-    kind: Kind
+    kind: TermKind
     field: str = ""
     place: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class SearchQuery:
     """A query. A page must have one term of each of ``clauses``, and none of ``excluded``; all
     sizes and dates of ``filters``, one value of each other name, and none of the negative ones.
 
@@ -75,13 +75,13 @@ class Query:
     """
 
     text: str
-    clauses: tuple[tuple[Term, ...], ...] = ()
-    excluded: tuple[Term, ...] = ()
+    clauses: tuple[tuple[SearchTerm, ...], ...] = ()
+    excluded: tuple[SearchTerm, ...] = ()
     filters: tuple[Filter, ...] = ()
     notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
-    def terms(self) -> Iterator[Term]:
+    def terms(self) -> Iterator[SearchTerm]:
         """The terms that a page may have."""
         return (term for clause in self.clauses for term in clause)
 
@@ -89,11 +89,11 @@ class Query:
     def is_empty(self) -> bool:
         return not (self.clauses or self.filters)
 
-    def with_filters(self, *more: Filter) -> Query:
+    def with_filters(self, *more: Filter) -> SearchQuery:
         return replace(self, filters=(*self.filters, *more))
 
 
-def parse(text: str) -> Query:
+def parse(text: str) -> SearchQuery:
     """Return the query of a text, whatever it is."""
     notes = []
     # Lone surrogates stand in no index, and cannot be sent.
@@ -116,8 +116,8 @@ class _Reader:
 
     def __init__(self, notes: list[str]):
         self._notes = notes
-        self._clauses: list[list[Term]] = []
-        self._excluded: list[Term] = []
+        self._clauses: list[list[SearchTerm]] = []
+        self._excluded: list[SearchTerm] = []
         self._filters: list[Filter] = []
         # Words that wait for what comes next.
         self._not: re.Match[str] | None = None
@@ -126,7 +126,7 @@ class _Reader:
         self._is_open = False
         self._is_behind_filter = False
 
-    def query(self, text: str) -> Query:
+    def query(self, text: str) -> SearchQuery:
         self._or = None
         if self._not is not None:
             self._add(self._term(self._not), is_negative=False)
@@ -135,7 +135,9 @@ class _Reader:
                 "a query that only excludes finds nothing: give a word that pages must have"
             )
         clauses = tuple(tuple(each) for each in self._clauses)
-        return Query(text, clauses, tuple(self._excluded), tuple(self._filters), tuple(self._notes))
+        return SearchQuery(
+            text, clauses, tuple(self._excluded), tuple(self._filters), tuple(self._notes)
+        )
 
     def take(self, found: re.Match[str]) -> None:
         word = found["word"]
@@ -168,7 +170,7 @@ class _Reader:
             self._not = None
         self._add(self._term(found), is_negative=is_negative)
 
-    def _term(self, found: re.Match[str]) -> Term | None:
+    def _term(self, found: re.Match[str]) -> SearchTerm | None:
         """Return the term of a token; None for one without letters or digits."""
         name = (found["name"] or "").lower()
         phrase, word = found["phrase"], found["word"]
@@ -177,21 +179,21 @@ class _Reader:
             # A colon in a text, such as that of a URL.
             begin = found.start("name")
             phrase = f"{found['name']} {phrase if word is None else word}"
-            kind, text = Kind.PHRASE, phrase
+            kind, text = TermKind.PHRASE, phrase
         elif word is None:
-            kind, text = Kind.PHRASE, phrase
+            kind, text = TermKind.PHRASE, phrase
         elif word.endswith("*") and len(word.rstrip("*")) >= PREFIX_MIN:
-            kind, text = Kind.PREFIX, word.rstrip("*")
+            kind, text = TermKind.PREFIX, word.rstrip("*")
         else:
-            kind, text = Kind.WORD, word
+            kind, text = TermKind.WORD, word
         if not any(map(str.isalnum, text)):
             return None
-        if kind is not Kind.PHRASE and len(text) > WORD_MAX:
+        if kind is not TermKind.PHRASE and len(text) > WORD_MAX:
             self._notes.append(f"a word has {WORD_MAX} characters at most: the rest is left out")
             text = text[:WORD_MAX]
-        return Term(text.strip(), kind, _FIELDS.get(name, ""), (begin, end))
+        return SearchTerm(text.strip(), kind, _FIELDS.get(name, ""), (begin, end))
 
-    def _add(self, term: Term | None, *, is_negative: bool) -> None:
+    def _add(self, term: SearchTerm | None, *, is_negative: bool) -> None:
         if term is None:
             return
         if is_negative:

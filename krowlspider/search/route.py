@@ -13,7 +13,7 @@ from aiohttp import web
 from krowlspider.cdx.pace import ClientWork, Pace
 from krowlspider.errors import KrowlError, error_text
 from krowlspider.job.monitoring.endpoint import MORE_TIME
-from krowlspider.search.answers import FIELDS, Captures, as_object, query_of
+from krowlspider.search.formats import FIELDS, Captures, as_object, query_of
 from krowlspider.search.page import failure, page, style
 from krowlspider.search.searcher import LIMIT_MAX, RANKED_MAX, Searcher
 

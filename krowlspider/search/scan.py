@@ -16,8 +16,8 @@ from krowlspider.archive.cdxj import REVISIT, parse
 from krowlspider.archive.disk import RecordError
 from krowlspider.archive.reading import read_record
 from krowlspider.catalogue.rows import index_lines
-from krowlspider.corpus.pages import records
-from krowlspider.corpus.sites.answers import ROBOTS, Site, site_of
+from krowlspider.corpus.sites.terms import ROBOTS, SiteTerms, site_of
+from krowlspider.corpus.warc_pages import records
 from krowlspider.gemini import robots
 from krowlspider.gemini.robots import INDEXER
 from krowlspider.search.documents import (
@@ -29,7 +29,7 @@ from krowlspider.search.documents import (
     refusal_in,
 )
 from krowlspider.search.ledger import Payload, SiteRecord
-from krowlspider.search.links import Page
+from krowlspider.search.link_store import StoredPage
 from krowlspider.search.schema import key_of
 from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.robots_groups import ALL
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from fastwarc.warc import WarcRecord
 
     from krowlspider.archive.cdxj import IndexLine
-    from krowlspider.search.documents import Answer, Link
+    from krowlspider.search.documents import CapturedResponse, IndexedLink
     from krowlspider.search.ledger import File, Ledger
-    from krowlspider.search.watch import Watch
+    from krowlspider.search.watch import PageWatch
 
 _KINDS = WarcRecordType.response | WarcRecordType.revisit
 _GONE, _MOVED = frozenset({"404", "410"}), frozenset({"301", "308"})
@@ -71,7 +71,7 @@ class _Capture(NamedTuple):
     line: IndexLine
     latest: tuple[str, int, int]
     payload: Payload | None
-    answer: Callable[[], Answer]
+    answer: Callable[[], CapturedResponse]
 
     @property
     def is_robots(self) -> bool:
@@ -106,7 +106,7 @@ class Scanner:
         path_of: Callable[[File], Path],
         counts: Counter[str],
         fault: Callable[[str], object],
-        watch: Watch,
+        watch: PageWatch,
     ):
         self._ledger = ledger
         self._path_of = path_of
@@ -145,7 +145,7 @@ class Scanner:
             # That of a 304 has no digest: it has no payload of its own.
             payload = self._ledger.payload(line.digest) if line.digest else None
 
-        def answer() -> Answer:
+        def answer() -> CapturedResponse:
             if payload == own:
                 return answer_of(record.headers.to_dict(), record.reader.read(BLOCK_MAX))
             assert payload is not None
@@ -172,7 +172,7 @@ class Scanner:
         if is_gone is None:
             return
         if page is None:
-            page = Page(found.url, first=when)
+            page = StoredPage(found.url, first=when)
             ledger.put_host(batch, host_of(found.url), key)
         elif found.latest <= page.latest:
             # It was taken before, or an archive has come late.
@@ -219,13 +219,15 @@ class Scanner:
         self._ledger.put(batch, key, page)
         return True
 
-    def _answer_at(self, place: Payload) -> Answer:
+    def _answer_at(self, place: Payload) -> CapturedResponse:
         path = self._path_of(self._ledger.file(place.file))
         return answer_of(*read_record(path, place.offset, BLOCK_MAX))
 
-    def _put_links(self, batch: Any, url: str, answer: Callable[[], Answer] | None) -> None:
+    def _put_links(
+        self, batch: Any, url: str, answer: Callable[[], CapturedResponse] | None
+    ) -> None:
         """Put the links in an answer in the place of those that the page had; of None no links."""
-        links: list[Link] = []
+        links: list[IndexedLink] = []
         if answer is not None and self._watch.reading(key_of(url)) is None:
             try:
                 links = links_in(url, answer())
@@ -244,7 +246,7 @@ class Scanner:
         is_old = known is not None and found.latest <= known.latest
         if is_old or found.is_gone is None or found.payload is None:
             return
-        new = SiteRecord(found.latest, Site())
+        new = SiteRecord(found.latest, SiteTerms())
         if not found.is_gone:
             try:
                 body = found.answer().body
@@ -253,7 +255,7 @@ class Scanner:
             new.site = site_of(ROBOTS, body)
             if found.url.startswith(_GEMINI):
                 new.prefixes = _bounded(robots.read(body, _AGENTS))
-        before = SiteRecord(found.latest, Site()) if known is None else known
+        before = SiteRecord(found.latest, SiteTerms()) if known is None else known
         is_other = (new.site, new.prefixes) != (before.site, before.prefixes)
         if is_other and (_refuses(new) or _refuses(before)):
             for key in self._ledger.pages_of(host):

@@ -54,7 +54,7 @@ _SPACELESS = re.compile(
 )
 
 
-class Place(msgspec.Struct, frozen=True):
+class CapturePlace(msgspec.Struct, frozen=True):
     """Where the capture of a document is: the number of its JOBDIR in STATE, the path of the WARC
     file below that, and the bytes of the record in it."""
 
@@ -67,7 +67,7 @@ class Place(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self)
 
     @classmethod
-    def load(cls, data: bytes) -> Place:
+    def load(cls, data: bytes) -> CapturePlace:
         """:raises msgspec.DecodeError: it is no place"""
         return msgspec.json.decode(data, type=cls)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from krowlspider.errors import KrowlError, error_text
-from krowlspider.search.marking import Folding, Marker
+from krowlspider.search.marking import Folding, WordMarker
 from krowlspider.search.meant import meant
 from krowlspider.search.neighbourhood import RANKS_BY, authorities
 from krowlspider.search.opened import OpenedIndex, SearchError
 from krowlspider.search.ranking import Evidence, by_neighbourhood, factors, score
-from krowlspider.search.schema import Place, page_id
+from krowlspider.search.schema import CapturePlace, page_id
 from krowlspider.search.snippets import without_title
 from krowlspider.search.texts import Texts
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from krowlspider.search.compiling import Compiled
-    from krowlspider.search.opened import View
-    from krowlspider.search.query import Query
+    from krowlspider.search.opened import CommitView
+    from krowlspider.search.query import SearchQuery
     from krowlspider.search.snippets import Piece
 
 # Pages that are ranked: the best by their text. Further ones are counted only.
@@ -57,20 +57,20 @@ class Result:
     mime: str
     size: int
     fetched: datetime | None
-    place: Place | None
+    place: CapturePlace | None
     score: float
     parts: tuple[tuple[str, float, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResults:
     """The answer to a query. ``total`` pages fit, and more unless ``is_exact``; ``reached`` of them
     can be shown.
 
     ``meant`` is the query that a person may have meant instead, "" for none.
     """
 
-    query: Query
+    query: SearchQuery
     results: list[Result]
     total: int
     reached: int
@@ -118,14 +118,14 @@ class Searcher:
 
     def search(
         self,
-        query: Query,
+        query: SearchQuery,
         *,
         limit: int = 10,
         offset: int = 0,
         rank: str = RANKS_BY[0],
         explain: bool = False,
         snippets: bool = True,
-    ) -> Found:
+    ) -> SearchResults:
         """Return pages ``offset`` to ``offset + limit`` of those for a query. With ``snippets``
         their texts are read from the archive.
 
@@ -140,7 +140,7 @@ class Searcher:
             end = begin + limit
             matches = _matches(view, compiled, query, notes, end)
             ranked = self._ranked(view, compiled, matches.pages, rank)
-            marker = Marker(view, query, compiled)
+            marker = WordMarker(view, query, compiled)
             results = [
                 self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
                 for page in ranked[begin:end]
@@ -149,7 +149,7 @@ class Searcher:
             if matches.with_all < _FEW and compiled.is_of_words:
                 other = meant(view, query, compiled, matches.with_all)
         seconds = time.perf_counter() - begun
-        return Found(
+        return SearchResults(
             *(query, results, matches.total, len(ranked), view.page_count, seconds, other),
             notes=tuple(notes),
             is_exact=matches.is_exact,
@@ -169,7 +169,9 @@ class Searcher:
                 return self._texts.read(page.first("url"), place, view.jobdirs)
         return None
 
-    def _ranked(self, view: View, compiled: Compiled, pages: list[_Page], rank: str) -> list[_Page]:
+    def _ranked(
+        self, view: CommitView, compiled: Compiled, pages: list[_Page], rank: str
+    ) -> list[_Page]:
         if not compiled.is_of_words:
             return pages
         if rank != RANKS_BY[0]:
@@ -186,7 +188,7 @@ class Searcher:
         )
         return pages
 
-    def _rank(self, view: View, compiled: Compiled, pages: list[_Page]) -> None:
+    def _rank(self, view: CommitView, compiled: Compiled, pages: list[_Page]) -> None:
         anchors = _anchor_scores(view, compiled)
         fold = Folding(view.compiler.analysers, compiled.spoken)
         words = {code: fold(" ".join(compiled.words), code) for code in ("", *compiled.spoken)}
@@ -226,9 +228,9 @@ class Searcher:
 
     def _result(
         self,
-        view: View,
+        view: CommitView,
         page: _Page,
-        marker: Marker,
+        marker: WordMarker,
         compiled: Compiled,
         *,
         explain: bool,
@@ -258,7 +260,7 @@ class Searcher:
 
 
 def _matches(
-    view: View, compiled: Compiled, query: Query, notes: list[str], wanted: int
+    view: CommitView, compiled: Compiled, query: SearchQuery, notes: list[str], wanted: int
 ) -> _Matches:
     """Return the best pages by text, and how many there are; ``wanted`` of them are asked for."""
     searcher = view.searcher
@@ -280,7 +282,7 @@ def _matches(
     return matches
 
 
-def _add_some(view: View, compiled: Compiled, matches: _Matches, notes: list[str]) -> None:
+def _add_some(view: CommitView, compiled: Compiled, matches: _Matches, notes: list[str]) -> None:
     """Add pages that have some of the words."""
     some, is_exact = None, False
     if compiled.narrow_some is not None:
@@ -299,7 +301,7 @@ def _add_some(view: View, compiled: Compiled, matches: _Matches, notes: list[str
     matches.total, matches.is_exact = some.count, is_exact
 
 
-def _loaded(view: View, hits: Iterable[tuple[float, Any]]) -> list[_Page]:
+def _loaded(view: CommitView, hits: Iterable[tuple[float, Any]]) -> list[_Page]:
     doc = view.searcher.doc
     return [_Page(address, doc(address).get_first, text) for text, address in hits]
 
@@ -308,7 +310,7 @@ def _key(address: Any) -> tuple[int, int]:
     return address.segment_ord, address.doc
 
 
-def _anchor_scores(view: View, compiled: Compiled) -> dict[tuple[int, int], float]:
+def _anchor_scores(view: CommitView, compiled: Compiled) -> dict[tuple[int, int], float]:
     if compiled.anchors is None:
         return {}
     found = view.searcher.search(compiled.anchors, _ANCHORED_MAX, count=False)
@@ -319,14 +321,16 @@ def _parts(page: Evidence, words: Sequence[str], name: str) -> tuple[tuple[str, 
     return score(page, words, name).parts
 
 
-def _place(page: _Page) -> Place | None:
+def _place(page: _Page) -> CapturePlace | None:
     try:
-        return Place.load(bytes(page.first("place", b"")))
+        return CapturePlace.load(bytes(page.first("place", b"")))
     except msgspec.DecodeError:
         return None
 
 
-def _leaf_scores(view: View, compiled: Compiled, page: _Page) -> tuple[tuple[str, float, str], ...]:
+def _leaf_scores(
+    view: CommitView, compiled: Compiled, page: _Page
+) -> tuple[tuple[str, float, str], ...]:
     """Return what each word adds to the text's score in each field."""
     found = []
     for leaf in compiled.leaves:

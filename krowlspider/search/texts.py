@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from krowlspider.search.schema import Place
+    from krowlspider.search.schema import CapturePlace
 
 # Texts that are kept for the next query, of TEXT_MAX characters at most.
 KEPT = 100
@@ -30,7 +30,7 @@ class Texts:
         self._lock = Lock()
         self._kept: OrderedDict[tuple[str, int, int], str] = OrderedDict()
 
-    def read(self, url: str, place: Place, jobdirs: Sequence[Path]) -> str | None:
+    def read(self, url: str, place: CapturePlace, jobdirs: Sequence[Path]) -> str | None:
         """Return the beginning of the text of a capture; None if the archive has it no more."""
         key = (place.file, place.offset, place.jobdir)
         with self._lock:
@@ -46,7 +46,7 @@ class Texts:
         return text
 
 
-def file_of(place: Place, jobdirs: Sequence[Path]) -> Path | None:
+def file_of(place: CapturePlace, jobdirs: Sequence[Path]) -> Path | None:
     """Return the WARC file of a place; None for one outside of the JOBDIRs."""
     name = PurePosixPath(place.file)
     if name.is_absolute() or ".." in name.parts or not 0 <= place.jobdir < len(jobdirs):
@@ -54,7 +54,7 @@ def file_of(place: Place, jobdirs: Sequence[Path]) -> Path | None:
     return jobdirs[place.jobdir] / name
 
 
-def _text(url: str, place: Place, jobdirs: Sequence[Path]) -> str | None:
+def _text(url: str, place: CapturePlace, jobdirs: Sequence[Path]) -> str | None:
     if (path := file_of(place, jobdirs)) is None:
         return None
     try:

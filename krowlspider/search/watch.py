@@ -31,7 +31,7 @@ _REASONS: dict[int, str] = {
 }  # fmt: skip
 
 
-class Watch(Protocol):
+class PageWatch(Protocol):
     """Watches the pages that are read: one may crash the reader, or take too long."""
 
     def reading(self, key: bytes) -> str | None:
@@ -82,7 +82,7 @@ class _Shared:
         self._memory[0] = 0
 
 
-def watched(build: Callable[[Watch], _Result]) -> _Result:
+def watched(build: Callable[[PageWatch], _Result]) -> _Result:
     """Return what ``build`` returns, which is called in a child, and again after each page that
     ends one. The result is sent as a pickle.
 
@@ -105,7 +105,7 @@ def watched(build: Callable[[Watch], _Result]) -> _Result:
         fatal[key] = reason
 
 
-def _in_child(build: Callable[[Watch], Any], shared: _Shared) -> tuple[int, Any]:
+def _in_child(build: Callable[[PageWatch], Any], shared: _Shared) -> tuple[int, Any]:
     context = get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     child = context.Process(target=_work, args=(build, shared, theirs))
@@ -124,7 +124,7 @@ def _in_child(build: Callable[[Watch], Any], shared: _Shared) -> tuple[int, Any]
     return child.exitcode or 0, result
 
 
-def _work(build: Callable[[Watch], Any], shared: _Shared, connection: Any) -> None:
+def _work(build: Callable[[PageWatch], Any], shared: _Shared, connection: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     # Segments are mapped from files, which does not count.

@@ -53,7 +53,7 @@ from krowlspider.urls.page.headers import (
     value_of,
     values_of,
 )
-from krowlspider.urls.page.links import Page, read_page, reading_plan, refusals_in
+from krowlspider.urls.page.links import ReadPage, read_page, reading_plan, refusals_in
 from krowlspider.urls.page.requisites.requisite import ACCEPT
 from krowlspider.urls.scope import FOLLOWED_MAX, DuplicateBodies, Scope
 
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.seed_table import SeedLine
     from krowlspider.job.hooking.hooked import Hooked
     from krowlspider.job.hooking.life import HookLife
-    from krowlspider.job.hooking.pages import PageHooks
+    from krowlspider.job.hooking.page_hooks import PageHooks
     from krowlspider.job.in_flight import InFlight
     from krowlspider.job.sites import Sites
     from krowlspider.spiders.indexnow import IndexNow
@@ -113,8 +113,8 @@ _OPTIONAL_DOWNLOADER_MIDDLEWARES = {
 
 
 @cache
-def _gemini_reader() -> Callable[..., Page | None]:
-    reader: Callable[..., Page | None] = load_object(_GEMINI_PAGES)
+def _gemini_reader() -> Callable[..., ReadPage | None]:
+    reader: Callable[..., ReadPage | None] = load_object(_GEMINI_PAGES)
     return reader
 
 
@@ -455,7 +455,7 @@ class BroadSpider(Spider):
         """Return whether the callback of a request yields nothing, because nobody wants items."""
         return not self._yields_items and request.callback == self.parse
 
-    async def read(self, response: Response) -> Page | None:
+    async def read(self, response: Response) -> ReadPage | None:
         """Queue the links of a page, and return what was read.
 
         Queue the target of a redirect, and return None: it is no page.
@@ -498,7 +498,7 @@ class BroadSpider(Spider):
             await self._hooks.pages.has_visited(self._in_flight(response), links)
         return page
 
-    async def _look_at_feeds(self, page: Page, response: Response, depth: int) -> None:
+    async def _look_at_feeds(self, page: ReadPage, response: Response, depth: int) -> None:
         """Queue the feeds that a page names, and follow the hints of one that is a feed itself."""
         if page.feeds and not self._is_forbidden(page):
             path, seed = (response.meta.get(key, "") for key in ("krowl_path", "krowl_seed"))
@@ -512,7 +512,7 @@ class BroadSpider(Spider):
     def _hooks(self) -> Hooked | None:
         return job_of(self.crawler).hooks if self._has_hooks else None
 
-    def _is_forbidden(self, page: Page) -> bool:
+    def _is_forbidden(self, page: ReadPage) -> bool:
         return page.nofollow and not self._follow_nofollow
 
     def _in_flight(self, response: Response) -> InFlight | None:
@@ -520,7 +520,7 @@ class BroadSpider(Spider):
         return None if request is None else self.scheduler.flights.get(request)
 
     async def _visited_by(
-        self, hooks: PageHooks, page: Page, response: Response
+        self, hooks: PageHooks, page: ReadPage, response: Response
     ) -> dict[str, str] | None:
         """Put the links of the hook `visit` in place of those of a page; return their states."""
         found = await hooks.links_of(self._in_flight(response), response)
@@ -540,7 +540,7 @@ class BroadSpider(Spider):
         if (item := await self.item_of(page, response)) is not None:
             yield item
 
-    async def item_of(self, page: Page, response: Response) -> dict[str, Any] | None:
+    async def item_of(self, page: ReadPage, response: Response) -> dict[str, Any] | None:
         """Return the item of a page once its place in the archive is known; None if the archive
         cannot be written."""
         meta = response.meta
@@ -574,12 +574,12 @@ class BroadSpider(Spider):
             **more,
         }
 
-    def _read(self, response: Response) -> Page:
+    def _read(self, response: Response) -> ReadPage:
         """Return what a page and its headers state; a response that is not HTML has no links."""
         url, headers = response.url, response.headers
         media_type, charset = type_of(response)
         is_html = media_type in HTML
-        page = Page()
+        page = ReadPage()
         if is_html:
             plan = self._plan
             if self._sites is not None and self._is_read_otherwise(url):
@@ -605,7 +605,7 @@ class BroadSpider(Spider):
             page.noindex |= noindex
         return page
 
-    def _read_gemini(self, response: Response) -> Page:
+    def _read_gemini(self, response: Response) -> ReadPage:
         """Return the page of an answer of Gemini: gemtext, or HTML, which says there what it does
         in the web."""
         # No property: those of a spider are read when a request is stored.
@@ -613,7 +613,7 @@ class BroadSpider(Spider):
         return self._read(response) if page is None else page
 
     async def _follow(
-        self, page: Page, response: Response, depth: int, states: dict[str, str] | None
+        self, page: ReadPage, response: Response, depth: int, states: dict[str, str] | None
     ) -> None:
         """Queue the links of a page and count those left out.
 

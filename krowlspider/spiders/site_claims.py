@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.pages.hinted import Hint
-from krowlspider.recrawl.hints import Dates, Source, period, read_date
+from krowlspider.recrawl.hints import Dates, HintSource, period, read_date
 from krowlspider.urls.canonical import domain_of, host_of
 
 if TYPE_CHECKING:
@@ -54,9 +54,9 @@ class SiteClaims:
     def hints(self, kind: str | None, now: float) -> Iterator[Hint]:
         """Yield the hints of a document of a kind, as in `Sitemap`, that is read at a time. Each
         costs as little as the next: nothing goes over all entries at once."""
-        source = Source.LASTMOD if kind in _SITEMAPS else Source.FEED
+        source = HintSource.LASTMOD if kind in _SITEMAPS else HintSource.FEED
         for key, date, every in zip(self._keys, self._dates, self._periods, strict=True):
             if (credible := self._judged.credible(date, now)) is not None:
                 yield Hint(key, source, credible)
             if every is not None:
-                yield Hint(key, Source.CHANGEFREQ, every)
+                yield Hint(key, HintSource.CHANGEFREQ, every)

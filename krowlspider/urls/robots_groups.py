@@ -84,7 +84,7 @@ def groups_in(body: bytes, rules: frozenset[str] = _RULES) -> Iterator[Group]:
     yield Group(agents, lines)
 
 
-class Term(NamedTuple):
+class UsageTerm(NamedTuple):
     """A line of robots.txt about the use of the pages, as text: `Content-Signal: ai-train=no`.
 
     ``agents`` are the product tokens of its group, "" in front of all groups. By its form, a line
@@ -107,10 +107,10 @@ _TERMS = {
 
 
 @lru_cache(maxsize=16)
-def terms_in(body: bytes) -> tuple[Term, ...]:
+def terms_in(body: bytes) -> tuple[UsageTerm, ...]:
     """Return the lines about the use of the pages: Content-Signal, Content-Usage of AIPREF, and the
     License of RSL. What a person watches is read once."""
-    found: dict[Term, None] = {}
+    found: dict[UsageTerm, None] = {}
     if len(body) > TERMS_BYTES:
         # Half a line is another line.
         body = body[: body.rfind(b"\n", 0, TERMS_BYTES) + 1]
@@ -118,7 +118,7 @@ def terms_in(body: bytes) -> tuple[Term, ...]:
         for kind, value in lines:
             if (name := _TERMS.get(kind)) is not None and len(found) < _TERMS_MAX:
                 text = "".join(filter(str.isprintable, _shortened(text_of(value))))
-                found[Term(f"{name}: {text}", _shortened(", ".join(sorted(agents))))] = None
+                found[UsageTerm(f"{name}: {text}", _shortened(", ".join(sorted(agents))))] = None
     return tuple(found)
 
 

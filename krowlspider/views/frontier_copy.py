@@ -35,11 +35,11 @@ def copy_routes(
 ) -> dict[str, Route]:
     """Return what answers a POST: ``{"folder": ...}``, in which the copy is. The client removes
     it."""
-    copies = Copies(jobdir, store, token.encode())
+    copies = FrontierCopies(jobdir, store, token.encode())
     return {"POST /api/v1/frontier-copy": copies.answer}
 
 
-class Copies:
+class FrontierCopies:
     """Makes one copy at a time."""
 
     def __init__(self, jobdir: Callable[[], Path], store: Callable[[], LevelStore], token: bytes):

@@ -32,7 +32,7 @@ from krowlspider.views.order_fields import (
     check_fields,
     status_of,
 )
-from krowlspider.views.ordering import Ordering, Outcome
+from krowlspider.views.ordering import Ordering, OrderOutcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -418,7 +418,7 @@ def _snapshot(control: Control, request: web.BaseRequest) -> dict[str, Any]:
     """
     taken = control.snapshot(Path(_given(request, "folder")))
     message = "under way" if taken is None else snapshot_taken(taken)
-    return Outcome(taken is not None, message)._asdict()
+    return OrderOutcome(taken is not None, message)._asdict()
 
 
 def _hosts(control: Control, request: web.BaseRequest) -> Any:

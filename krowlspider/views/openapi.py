@@ -22,7 +22,7 @@ from krowlspider.job.forecasting import CrawlForecast
 from krowlspider.job.nodes.overview import NodeRow
 from krowlspider.job.report import SeedReport
 from krowlspider.views.order_fields import FILE_MAX, ORDERS, Field
-from krowlspider.views.ordering import ImportOutcome, Outcome
+from krowlspider.views.ordering import ImportOutcome, OrderOutcome
 
 _TEXT, _COUNT, _NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
 _OBJECT = {"type": "object"}
@@ -78,7 +78,7 @@ def _parameter(name: str, schema: dict[str, Any], *, is_required: bool = False) 
 
 
 _OUTCOME = _record(
-    dict(zip(Outcome._fields, (_TYPES[bool], _TEXT, _schema(Covered | None)), strict=True))
+    dict(zip(OrderOutcome._fields, (_TYPES[bool], _TEXT, _schema(Covered | None)), strict=True))
 )
 
 

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
-    from krowlspider.cluster.transport.posts import Outcome as Said
+    from krowlspider.cluster.transport.posts import OrderFields
     from krowlspider.engine.importing import Taken
 
 # The statuses of an owner that does not answer.
 _SILENT = (503, 504)
 
 
-class Outcome(NamedTuple):
+class OrderOutcome(NamedTuple):
     """Whether an order has changed anything, what is so now, and what a standing order covers."""
 
     done: bool
@@ -116,7 +116,7 @@ class Ordering:
         self._control = Control(crawler)
         self._steering = Steering(crawler, who)
 
-    async def give(self, name: str, fields: dict[str, Any]) -> Outcome:
+    async def give(self, name: str, fields: dict[str, Any]) -> OrderOutcome:
         """Carry the order ``name`` out: here, at the node that owns its host, or at all nodes."""
         if stands(name, fields):
             return await self.give_everywhere(name, fields)
@@ -126,23 +126,23 @@ class Ordering:
             given = getattr(self, name)(**fields)
         except ForeignHostError as error:
             return await self.give_to(error.owner, name, fields)
-        outcome: Outcome = await given if isawaitable(given) else given
+        outcome: OrderOutcome = await given if isawaitable(given) else given
         return outcome
 
-    async def give_to(self, node: str, name: str, fields: dict[str, Any]) -> Outcome:
+    async def give_to(self, node: str, name: str, fields: dict[str, Any]) -> OrderOutcome:
         """Have another node carry the order ``name`` out.
 
         :raises OwnerError: it cannot carry it out, or does not answer
         """
         found = await self._steering.ask_owner(node, name, fields)
-        return Outcome(bool(found.get("done")), f"node {node}: {found.get('message')}")
+        return OrderOutcome(bool(found.get("done")), f"node {node}: {found.get('message')}")
 
     @property
     def has_others(self) -> bool:
         """Return whether a standing order goes to other nodes too."""
         return bool(self._steering.other_nodes)
 
-    async def give_everywhere(self, name: str, fields: dict[str, Any]) -> Outcome:
+    async def give_everywhere(self, name: str, fields: dict[str, Any]) -> OrderOutcome:
         """Carry a standing order out here and at all other nodes. Those that do not answer get it
         when they are back."""
         given = self._stand(name, **fields)
@@ -181,12 +181,12 @@ class Ordering:
         """Return whether an order pauses or resumes all nodes of a cluster."""
         return name in {"pause", "resume"} and not fields.get("host") and self._steering.is_node
 
-    async def set_all_paused(self, *, paused: bool) -> Outcome:
+    async def set_all_paused(self, *, paused: bool) -> OrderOutcome:
         """Pause all nodes of the cluster, or let them go on."""
         await self._steering.set_all_paused(paused=paused)
         if not paused:
-            return Outcome(True, "it goes on at all nodes, within 5 s")
-        return Outcome(
+            return OrderOutcome(True, "it goes on at all nodes, within 5 s")
+        return OrderOutcome(
             True, "paused at all nodes, within 5 s: krowl.resume() at any of them lets it go on"
         )
 
@@ -200,29 +200,29 @@ class Ordering:
         except msgspec.ValidationError as error:
             return replace(here, why=f"Node {here.owner} owns its host: ask there ({error}).")
 
-    def pause(self, host: str = "") -> Outcome:
+    def pause(self, host: str = "") -> OrderOutcome:
         """Pause a crawl of one process, or the hosts of a name."""
         if not host:
             self._steering.pause()
-            return Outcome(True, "paused: krowl.resume() lets it go on")
+            return OrderOutcome(True, "paused: krowl.resume() lets it go on")
         return _said(self._stand("pause", host))
 
-    def resume(self, host: str = "") -> Outcome:
+    def resume(self, host: str = "") -> OrderOutcome:
         """Let a crawl of one process go on, or the hosts of a name."""
         if not host:
             self._steering.resume()
-            return Outcome(True, "it goes on")
+            return OrderOutcome(True, "it goes on")
         return _said(self._stand("resume", host))
 
-    def block(self, name: str) -> Outcome:
+    def block(self, name: str) -> OrderOutcome:
         """Block a host, a domain or a SURT prefix."""
         return _said(self._stand("block", name=name))
 
-    def unblock(self, name: str) -> Outcome:
+    def unblock(self, name: str) -> OrderOutcome:
         """End a block."""
         return _said(self._stand("unblock", name=name))
 
-    def delay(self, host: str, seconds: float | None = None) -> Outcome:
+    def delay(self, host: str, seconds: float | None = None) -> OrderOutcome:
         """Set the least delay of the hosts of a name, or end that."""
         return _said(self._stand("delay", host, seconds))
 
@@ -245,17 +245,17 @@ class Ordering:
         order, done = self._steering.stand(kind, rule, seconds or 0.0, ended=ended)
         return _Given(order, done, self._steering.covers(rule), self._steering.holder_of(rule))
 
-    def add(self, url: str, priority: int = 0) -> Outcome:
+    def add(self, url: str, priority: int = 0) -> OrderOutcome:
         """Queue a URL."""
         if self._steering.add(url, priority):
-            return Outcome(True, "queued")
-        return Outcome(False, f"not queued: {self._control.explain(url).why}")
+            return OrderOutcome(True, "queued")
+        return OrderOutcome(False, f"not queued: {self._control.explain(url).why}")
 
     async def take(self, pieces: AsyncIterator[list[bytes]]) -> ImportOutcome:
         """Queue the URLs in lines."""
         return ImportOutcome.of(await self._steering.take(pieces))
 
-    def forget(self, name: str) -> Outcome:
+    def forget(self, name: str) -> OrderOutcome:
         """Forget a host, or queue a URL again that was fetched. A name with a scheme is a URL."""
         if "://" in name:
             order_name(name)
@@ -267,37 +267,39 @@ class Ordering:
         queued = counted(sum(count for _, count in found), "URL")
         are = "are" if len(found) > 1 else "is"
         held = "" if (holder := self._steering.holder_of(host)) is None else f"; {_held(holder)}"
-        return Outcome(
+        return OrderOutcome(
             True, f"{names}{more} {are} forgotten, with {queued} queued: links to it are new{held}"
         )
 
-    def _forget_page(self, url: str) -> Outcome:
+    def _forget_page(self, url: str) -> OrderOutcome:
         found = self._control.explain(url)
         if found.state in {"queued", "in flight", "set aside"}:
-            return Outcome(False, f"not forgotten: {found.why}")
+            return OrderOutcome(False, f"not forgotten: {found.why}")
         is_new = found.state in {"unknown", "refused"}
         if self._steering.forget_page(url):
             what = "was not known, and is queued" if is_new else "is forgotten, and queued again"
-            return Outcome(True, f"{url} {what}")
-        return Outcome(False, f"not queued again: {self._control.explain(url).why}")
+            return OrderOutcome(True, f"{url} {what}")
+        return OrderOutcome(False, f"not queued again: {self._control.explain(url).why}")
 
-    def reload(self) -> Outcome:
+    def reload(self) -> OrderOutcome:
         """Read the files of settings again."""
         names = ", ".join(self._steering.reload())
-        return Outcome(True, f"{names}: read again within two seconds; the log says what is found")
+        return OrderOutcome(
+            True, f"{names}: read again within two seconds; the log says what is found"
+        )
 
-    async def snapshot(self, folder: str) -> Outcome:
+    async def snapshot(self, folder: str) -> OrderOutcome:
         """Begin to take a snapshot."""
         target = Path(folder)
         if not target.is_absolute():
             raise BadRequestError(f"{folder} is not an absolute path")
         await self._steering.begin_snapshot(target)
-        return Outcome(True, f"a snapshot to {target} is under way")
+        return OrderOutcome(True, f"a snapshot to {target} is under way")
 
-    def set(self, name: str, value: object) -> Outcome:
+    def set(self, name: str, value: object) -> OrderOutcome:
         """Change a setting until the process ends."""
         self._steering.set(name, value)
-        return Outcome(True, f"{name}={value} until the process ends")
+        return OrderOutcome(True, f"{name}={value} until the process ends")
 
 
 class _Given(NamedTuple):
@@ -317,7 +319,7 @@ def stands(name: str, fields: Mapping[str, Any]) -> bool:
     )
 
 
-def _said(given: _Given, away: Mapping[str, OwnerError] = MappingProxyType({})) -> Outcome:
+def _said(given: _Given, away: Mapping[str, OwnerError] = MappingProxyType({})) -> OrderOutcome:
     """Return what became of a standing order; nodes ``away`` have not carried it out."""
     message = f"{_effect(given)}. {given.covered.words}"
     if given.order.ended and (holder := given.holder) is not None:
@@ -329,7 +331,7 @@ def _said(given: _Given, away: Mapping[str, OwnerError] = MappingProxyType({})) 
             message += f" Node {node} does not answer, and gets the order when it is back."
         else:
             message += f" Not carried out by {error}."
-    return Outcome(given.done, message, given.covered)
+    return OrderOutcome(given.done, message, given.covered)
 
 
 def _held(holder: tuple[str, str, str]) -> str:
@@ -353,7 +355,7 @@ def _effect(given: _Given) -> str:
     return f"there is no block of {rule}" if kind == BLOCK else f"{rule} is not paused"
 
 
-def carry_out(crawler: Crawler, asked: OrderAsk) -> Said:
+def carry_out(crawler: Crawler, asked: OrderAsk) -> OrderFields:
     """Carry an order out that a person has given to another node, and return its outcome.
 
     :raises BadMessage: it is no order for an owner
@@ -367,7 +369,7 @@ def carry_out(crawler: Crawler, asked: OrderAsk) -> Said:
         orders = Ordering(crawler, f"{asked.who} at node {asked.node}")
         if name == TAKE:
             return orders.take_orders(str(fields["orders"]))
-        outcome: Outcome = getattr(orders, name)(**fields)
+        outcome: OrderOutcome = getattr(orders, name)(**fields)
     except BadRequestError as error:
         raise BadMessage(str(error)) from error
     except ERRORS as error:

@@ -13,7 +13,7 @@ from krowlspider.archive.cdxj import index_file, index_path, index_readable, par
 from krowlspider.archive.reading import ignore, read_members
 from krowlspider.archive.tools.inputs import records_of
 from krowlspider.archive.tools.mend import mend_folder
-from krowlspider.corpus.pages import records
+from krowlspider.corpus.warc_pages import records
 from tests.archive.captures import Odd, capture, finished, series, written
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cryptography import x509
 
-from krowlspider.browser.proxy import HEAD_MAX, Answer, Ask, BrowserProxy
+from krowlspider.browser.proxy import HEAD_MAX, BrowserProxy, BrowserRequest, BrowserResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -24,11 +24,11 @@ class Asked:
     asked for, ``given_up`` when it is cancelled."""
 
     def __init__(self, *, hold: bool = False) -> None:
-        self.asks: list[Ask] = []
+        self.asks: list[BrowserRequest] = []
         self.begun, self.given_up = asyncio.Event(), asyncio.Event()
         self._hold = hold
 
-    async def answer(self, ask: Ask) -> Answer:
+    async def answer(self, ask: BrowserRequest) -> BrowserResponse:
         self.asks.append(ask)
         self.begun.set()
         try:
@@ -38,7 +38,7 @@ class Asked:
             self.given_up.set()
             raise
         is_last = ask.method == "POST"
-        return Answer(200, [(b"x-url", ask.url.encode())], b"content", is_last=is_last)
+        return BrowserResponse(200, [(b"x-url", ask.url.encode())], b"content", is_last=is_last)
 
 
 class Caller:

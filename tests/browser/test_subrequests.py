@@ -12,7 +12,7 @@ from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError, IgnoreR
 from scrapy.http import HtmlResponse, Response
 
 from krowlspider.browser import subrequests
-from krowlspider.browser.proxy import Answer, Ask, Headers
+from krowlspider.browser.proxy import BrowserRequest, BrowserResponse, Headers
 from krowlspider.browser.subrequests import KEPT_SECONDS, KeptFiles, Subrequests, Visit
 
 URL = "http://a.test/"
@@ -47,12 +47,12 @@ class World:
 
     def ask(
         self, url: str, method: str = "GET", visit: Visit | None = None, **headers: str
-    ) -> Answer:
+    ) -> BrowserResponse:
         pairs: Headers = [
             (name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()
         ]
         name = (visit or self.visit).name
-        return asyncio.run(self.subrequests.answer(Ask(name, method, url, pairs)))
+        return asyncio.run(self.subrequests.answer(BrowserRequest(name, method, url, pairs)))
 
 
 def test_the_page_is_handed_over_as_it_was_fetched() -> None:
@@ -189,10 +189,10 @@ def test_what_is_of_one_page_is_not_kept(headers: dict[str, str], kind: str) -> 
 
 def test_kept_files_have_a_bound() -> None:
     kept = KeptFiles(lambda: 0.0, 100)
-    ask = Ask("page", "GET", "", [(b"sec-fetch-dest", b"script")])
+    ask = BrowserRequest("page", "GET", "", [(b"sec-fetch-dest", b"script")])
     for number in range(5):
-        kept.keep(ask, str(number), Answer(200, [], b"x" * 40))
+        kept.keep(ask, str(number), BrowserResponse(200, [], b"x" * 40))
     assert [number for number in range(5) if kept.get(ask, str(number))] == [3, 4]
-    kept.keep(ask, "4", Answer(200, [], b"x" * 20))
-    kept.keep(ask, "5", Answer(200, [], b"x" * 40))
+    kept.keep(ask, "4", BrowserResponse(200, [], b"x" * 20))
+    kept.keep(ask, "5", BrowserResponse(200, [], b"x" * 40))
     assert [number for number in range(6) if kept.get(ask, str(number))] == [3, 4, 5]

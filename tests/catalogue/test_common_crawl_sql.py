@@ -15,8 +15,8 @@ from krowlspider.catalogue.rows import FileOrigin, rows_of
 from krowlspider.errors import KrowlError
 from krowlspider.sql.catalogue import files_of
 from krowlspider.sql.database import database
+from krowlspider.sql.execution import QueryLimits, Run
 from krowlspider.sql.output import plain, rows_in
-from krowlspider.sql.running import QueryLimits, Run
 from krowlspider.sql.statement import checked
 from krowlspider.sql.tables import SCHEMAS
 from tests.catalogue.warcs import archived, fetch

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from krowlspider.cdx.answers import answer, read
 from krowlspider.cdx.archives import Archives
 from krowlspider.cdx.pace import ClientWork
 from krowlspider.cdx.query import Dialect
+from krowlspider.cdx.responses import answer, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.cdx.archives import Archives
-from krowlspider.cdx.keys import Range, ranges_of
 from krowlspider.cdx.pace import ClientGone, ClientWork
-from krowlspider.cdx.pages import blocks_of, page_of
+from krowlspider.cdx.paging import blocks_of, page_of
 from krowlspider.cdx.query import Paging
+from krowlspider.cdx.ranges import Range, ranges_of
 from tests.archive.captures import capture, series, written
 from tests.archive.index.lines import small_index
 from tests.cdx.asking import OUTBACK, lines_of, text_of

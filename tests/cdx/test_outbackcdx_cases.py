@@ -19,8 +19,8 @@ from krowlspider.cdx.archives import Archives
 from krowlspider.cdx.capture import CaptureLine
 from krowlspider.cdx.errors import QueryError
 from krowlspider.cdx.filters import outback_filter, pywb_filter
-from krowlspider.cdx.keys import expanded
 from krowlspider.cdx.query import query_of
+from krowlspider.cdx.ranges import expanded
 from tests.archive.captures import Odd, capture, written
 from tests.cdx.asking import OUTBACK, lines_of, text_of
 from tests.support.tables import table

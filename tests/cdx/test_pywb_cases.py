@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from krowlspider.cdx.errors import QueryError
-from krowlspider.cdx.keys import ranges_of
+from krowlspider.cdx.ranges import ranges_of
 from tests.cdx.asking import lines_of, samples, text_of
 from tests.support.tables import table
 

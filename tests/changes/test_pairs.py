@@ -12,7 +12,7 @@ from krowlspider.archive.cdxj import REVISIT, line
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.payload import digest
 from krowlspider.archive.reading import Location
-from krowlspider.changes.pairs import SORTED_AT_ONCE, URLS_MAX, Pair, in_time, pairs_of
+from krowlspider.changes.pairs import SORTED_AT_ONCE, URLS_MAX, VersionPair, in_time, pairs_of
 from tests.support.tables import table
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def fetched(fetches: str) -> list[bytes]:
     return found
 
 
-def told(pair: Pair) -> tuple[int, int, int, int]:
+def told(pair: VersionPair) -> tuple[int, int, int, int]:
     """Return the minutes of both fetches, how many are between, and the last
     minute without change."""
     minutes = (pair.before.timestamp, pair.after.timestamp, pair.unchanged_until)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from krowlspider.cluster.ring.claims import Claimant, Reading, View
+from krowlspider.cluster.ring.claims import Claimant, ClusterView, RegisterReading
 from krowlspider.cluster.ring.ring import Claims, Member, Ring
 
 NODES = ["a", "b", "c", "d"]
@@ -18,7 +18,7 @@ def ring(*names: str) -> Ring:
     return Ring(Member(name) for name in names)
 
 
-def view(claimant: Claimant) -> View:
+def view(claimant: Claimant) -> ClusterView:
     assert claimant.view is not None
     return claimant.view
 
@@ -46,10 +46,10 @@ class Register:
     index: int = 0
     records: dict[str, Record] = field(default_factory=dict)
 
-    def read(self) -> Reading:
+    def read(self) -> RegisterReading:
         members = tuple(record.member for record in self.records.values() if not record.leaving)
         claims = {name: record.claims for name, record in self.records.items()}
-        return Reading(self.index, members, claims)
+        return RegisterReading(self.index, members, claims)
 
     def enter(self, node: Node, expires: int) -> None:
         assert node.member.id not in self.records
@@ -99,9 +99,9 @@ class Node:
     claimant: Claimant
     good_until: int
     in_flight: set[str] = field(default_factory=set)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[RegisterReading] = field(default_factory=list)
     publish: Publish | None = None
-    read_back: Reading | None = None
+    read_back: RegisterReading | None = None
     # What it has published last, or tried to.
     published: Claims = ()
     leaving: bool = False

@@ -16,7 +16,7 @@ from krowlspider.cluster.membership import end
 from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import Register, Service, step
 from krowlspider.cluster.registers import Agent
-from krowlspider.cluster.ring.claims import Reading
+from krowlspider.cluster.ring.claims import RegisterReading
 from krowlspider.cluster.ring.ring import Member, Ring
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ async def die(server: Server | Place, cluster: str, node: RegisteredMembership) 
     end_session(server, sessions(server, cluster)[node.own.id])
 
 
-def reading(node: RegisteredMembership) -> Reading:
-    return Reading.of(node.epoch, node.members)
+def reading(node: RegisteredMembership) -> RegisterReading:
+    return RegisterReading.of(node.epoch, node.members)
 
 
 def good(node: RegisteredMembership) -> bool:

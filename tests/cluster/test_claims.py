@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from krowlspider.cluster.ring.claims import CLAIMS_MAX, Claimant, Reading, next_claims
+from krowlspider.cluster.ring.claims import CLAIMS_MAX, Claimant, RegisterReading, next_claims
 from krowlspider.cluster.ring.ring import Claims, Member, Ring
 from tests.cluster.claims_world import DOMAINS, NEW, OLD, ring, view
 
 
-def reading(epoch: int, *, leaving: str = "", **claims: Claims) -> Reading:
+def reading(epoch: int, *, leaving: str = "", **claims: Claims) -> RegisterReading:
     """``leaving`` has those who do not stay, by their letters."""
-    return Reading(epoch, tuple(Member(n) for n in claims if n not in leaving), claims)
+    return RegisterReading(epoch, tuple(Member(n) for n in claims if n not in leaving), claims)
 
 
 def moving(old: Ring, new: Ring, node: str) -> list[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.cluster.register.port import portion_of
-from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.entry_queues import LastAnswer
 from krowlspider.frontier.grants import Grants
 from krowlspider.job.nodes.sheet_limits import SheetLimits
 from krowlspider.policies.sheets import Policies
@@ -89,7 +89,7 @@ class Node:
         return lease
 
     def end(self, lease: Lease, size: int = 10) -> None:
-        lease.answer = Answer(200, None, None, size, 0.1)
+        lease.answer = LastAnswer(200, None, None, size, 0.1)
         self.world.frontier.schedule.release(lease.host, 0.25)
         self.world.frontier.acknowledge(lease, None)
 

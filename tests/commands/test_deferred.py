@@ -20,8 +20,8 @@ except SystemExit:
 command = sorted(sys.modules)
 import krowlspider.engine.handler, krowlspider.fetch.client
 import krowlspider.extensions.live_page, krowlspider.extensions.metrics
-from krowlspider.job.monitoring.page_server import PageServer, Place
-served = asyncio.run(PageServer([]).serve(Place("127.0.0.1", range(1))))
+from krowlspider.job.monitoring.page_server import PageServer, ListenAddress
+served = asyncio.run(PageServer([]).serve(ListenAddress("127.0.0.1", range(1))))
 print(json.dumps([command, sorted(sys.modules), served]))
 """
 

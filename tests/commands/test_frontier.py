@@ -20,7 +20,7 @@ from scrapy.utils.request import RequestFingerprinter, fingerprint
 
 from krowlspider.engine.dupefilter import DupeFilter
 from krowlspider.errors import JobError, KrowlError
-from krowlspider.frontier.admin.repair import Found, Repaired
+from krowlspider.frontier.admin.repair import FrontierRemains, Repaired
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import LevelStore
@@ -265,7 +265,9 @@ def test_a_damaged_crawl_is_repaired_and_goes_on(web: MockWeb, stopped: Crawl, d
 
 
 KEPT = {"hosts": 2, "queued": 1234}
-LOST = Found(KEPT, marked=5, short=[(30, "a.test"), (4, "b.test")], short_hosts=2, short_urls=34)
+LOST = FrontierRemains(
+    KEPT, marked=5, short=[(30, "a.test"), (4, "b.test")], short_hosts=2, short_urls=34
+)
 FORGET = (
     "what was seen of a host comes back only when the host is forgotten:"
     " scrapy frontier '/my jobs' --forget HOST"
@@ -273,7 +275,7 @@ FORGET = (
 COPY = "the files as they were are in /jobs/copy: remove it when the crawl goes well"
 
 
-def report(found: Found, *tables: str, log_bytes: int = 0) -> list[str]:
+def report(found: FrontierRemains, *tables: str, log_bytes: int = 0) -> list[str]:
     repair = Repaired("/jobs/copy", list(tables), 2048 * len(tables), log_bytes, found)
     return repaired(repair, Path("/my jobs")).splitlines()
 
@@ -291,7 +293,7 @@ def test_a_report_of_lost_entries_says_at_most() -> None:
         FORGET,
         COPY,
     ]
-    assert report(Found(KEPT)) == [
+    assert report(FrontierRemains(KEPT)) == [
         "repaired: hosts 2, queued 1,234",
         "seen marks made anew for queued URLs: 0",
         COPY,
@@ -321,7 +323,7 @@ def test_a_report_of_unreadable_files_says_at_least() -> None:
     assert "at least 34 URLs of 2 hosts" in repaired(gone, Path("/my jobs"))
     cut = Repaired("/jobs/copy", [], 0, 0, LOST, cut_bytes=1234)
     assert "bytes missing at the ends of cut logs: 1,234" in repaired(cut, Path("/my jobs"))
-    nothing_counted = "\n".join(report(Found(KEPT), "000005.ldb"))
+    nothing_counted = "\n".join(report(FrontierRemains(KEPT), "000005.ldb"))
     assert "at least 0 URLs of 0 hosts" in nothing_counted
     assert "at most" not in nothing_counted
 

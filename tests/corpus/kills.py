@@ -25,7 +25,7 @@ from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.figures import figures
 from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.worker import Choice, WorkerTask
+from krowlspider.corpus.worker import PageChoice, WorkerTask
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import html, response, write
 
@@ -71,7 +71,13 @@ def start(source: Path, out: Path, keep: str = FIRST, versions: str = ALL) -> in
         folder, rules = _folder(out), read_rules()
         folder.begin({"rules": rules.source})
         job = WorkerTask(
-            folder.work, rules, Choice(), plain, 60, slice_bytes=_SLICE, revisits=versions == LAST
+            folder.work,
+            rules,
+            PageChoice(),
+            plain,
+            60,
+            slice_bytes=_SLICE,
+            revisits=versions == LAST,
         )
         build = Build(folder, job, "jsonl", lambda done, total: None, keep=keep, versions=versions)
         build.run(source, 1, follow=True)

@@ -16,7 +16,6 @@ from msgspec.json import encode as json_of
 from bench.venvs import python_of
 from krowlspider.archive.write.records import SEED_TAG
 from krowlspider.corpus.optouts import signals
-from krowlspider.corpus.pages import NoPage, Page, Unreadable, page_of
 from krowlspider.corpus.record import record_of
 from krowlspider.corpus.text.document import LANGUAGES as LANGUAGE_CODES
 from krowlspider.corpus.text.document import (
@@ -30,6 +29,7 @@ from krowlspider.corpus.text.document import (
     pdf_document,
     with_markdown,
 )
+from krowlspider.corpus.warc_pages import CapturedPage, NoPage, Unreadable, page_of
 from tests.corpus.warcs import html, pdf, prose, response
 from tests.support.crawling import ROOT
 from tests.support.tables import table
@@ -52,7 +52,7 @@ BODY = """
 """
 
 
-def page(record: bytes, *, pdf: bool = False) -> Page:
+def page(record: bytes, *, pdf: bool = False) -> CapturedPage:
     records = ArchiveIterator(BytesIO(record), parse_http=False)
     return page_of(next(records), lambda payload, codings: payload, pdf=pdf)
 
@@ -181,9 +181,9 @@ def test_trafilatura_takes_text_and_markdown() -> None:
     code = (
         "import sys, msgspec\n"
         "from krowlspider.corpus.text.document import Reading, document, with_markdown\n"
-        "from krowlspider.corpus.pages import Page\n"
+        "from krowlspider.corpus.warc_pages import CapturedPage\n"
         "reading = Reading('trafilatura', markdown=True)\n"
-        "page = Page('http://a.example/', '', '', '', [], sys.stdin.buffer.read())\n"
+        "page = CapturedPage('http://a.example/', '', '', '', [], sys.stdin.buffer.read())\n"
         "found = document(page, reading)\n"
         "print(msgspec.json.encode([found.text, with_markdown(found).text]).decode())\n"
     )

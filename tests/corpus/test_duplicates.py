@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from xxhash import xxh3_64_hexdigest
 
-from krowlspider.corpus.copies.duplicates import DUPLICATE, DuplicateIndex, Found
+from krowlspider.corpus.copies.duplicates import DUPLICATE, DuplicateIndex, DuplicateMatch
 from krowlspider.corpus.copies.fingerprints import (
     PLACES,
     VERSION,
@@ -21,7 +21,7 @@ from krowlspider.corpus.copies.fingerprints import (
     signature,
     sketch,
 )
-from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.place import PagePlace
 from tests.corpus.warcs import prose
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ def index(tmp_path: Path) -> Iterator[DuplicateIndex]:
     index.close()
 
 
-def take(index: DuplicateIndex, texts: Sequence[str]) -> list[Found | None]:
-    return [index.take(Place("f", 7, n), fingerprints(text)) for n, text in enumerate(texts)]
+def take(index: DuplicateIndex, texts: Sequence[str]) -> list[DuplicateMatch | None]:
+    return [index.take(PagePlace("f", 7, n), fingerprints(text)) for n, text in enumerate(texts)]
 
 
 def page(number: int, chance: random.Random) -> list[str]:
@@ -112,8 +112,8 @@ def test_changed_copies_are_found_and_no_others(
     for number in range(PAGES):
         whole = page(number, chance)
         for copy, words in enumerate((whole, change(whole, chance))):
-            found = index.take(Place("f", number, copy), fingerprints(" ".join(words)))
-            is_right = bool(copy) and found is not None and found.place == Place("f", number, 0)
+            found = index.take(PagePlace("f", number, copy), fingerprints(" ".join(words)))
+            is_right = bool(copy) and found is not None and found.place == PagePlace("f", number, 0)
             right += is_right
             wrong += found is not None and not is_right
             if is_right:
@@ -142,7 +142,7 @@ def test_the_whole_of_a_long_text_counts(index: DuplicateIndex) -> None:
     assert near is not None
     assert near.overlap is not None
     assert near.overlap > 0.99
-    assert same == Found(Place("f", 7, 0), DUPLICATE)
+    assert same == DuplicateMatch(PagePlace("f", 7, 0), DUPLICATE)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_whole_of_a_long_text_counts(index: DuplicateIndex) -> None:
 def test_duplicates_have_the_same_words(
     index: DuplicateIndex, one: str, other: str, is_same: bool
 ) -> None:
-    expected = Found(Place("f", 7, 0), DUPLICATE) if is_same else None
+    expected = DuplicateMatch(PagePlace("f", 7, 0), DUPLICATE) if is_same else None
     assert take(index, [one, other]) == [None, expected]
 
 
@@ -178,7 +178,7 @@ def test_texts_without_spaces_are_compared(index: DuplicateIndex, first: int, si
     found = take(index, [*texts, changed])
     assert found[:3] == [None] * 3
     assert found[3] is not None
-    assert found[3].place == Place("f", 7, 0)
+    assert found[3].place == PagePlace("f", 7, 0)
     assert found[3].overlap is not None
 
 
@@ -191,7 +191,7 @@ def test_spaces_decide_nothing_in_texts_without_them(index: DuplicateIndex, size
     frame = " ".join(f"an-entry-of-the-menu-{n}" for n in range(30))
     found = take(index, [text, f"{frame} {text}"])
     assert found[1] is not None
-    assert found[1].place == Place("f", 7, 0)
+    assert found[1].place == PagePlace("f", 7, 0)
 
 
 def test_the_most_similar_page_is_named(index: DuplicateIndex) -> None:
@@ -236,8 +236,8 @@ def test_index_gives_the_same_answers_again(tmp_path: Path, similarity: float | 
     texts = [long, prose(2), long.upper(), long.replace("river", "brook", 1), long[9:], "few words"]
     index = DuplicateIndex(tmp_path / "index", similarity)
 
-    def answers() -> list[Found | None]:
-        places = (Place("f", 10, n) for n in range(len(texts)))
+    def answers() -> list[DuplicateMatch | None]:
+        places = (PagePlace("f", 10, n) for n in range(len(texts)))
         marks = [fingerprints(text, minhash=similarity is not None) for text in texts]
         return [index.take(p, each) for p, each in zip(places, marks, strict=True)]
 
@@ -256,10 +256,10 @@ def test_texts_under_one_key_are_all_compared(index: DuplicateIndex) -> None:
     second = first[:4] + bytes(PLACES - 4)
     third = first[:-9] + bytes(9)
     found = [
-        index.take(Place("a", number, number), Fingerprints(bytes([number] * 16), minhash))
+        index.take(PagePlace("a", number, number), Fingerprints(bytes([number] * 16), minhash))
         for number, minhash in enumerate((first, second, third))
     ]
     assert found[:2] == [None, None]
     assert found[2] is not None
-    assert found[2].place == Place("a", 0, 0)
+    assert found[2].place == PagePlace("a", 0, 0)
     assert all(set(bands(a)) & set(bands(b)) for a, b in combinations((first, second, third), 2))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.corpus.pages import Page
 from krowlspider.corpus.text.document import Reading, document, with_markdown
 from krowlspider.corpus.text.part import is_forum, without_noise
+from krowlspider.corpus.warc_pages import CapturedPage
 from tests.corpus.warcs import prose
 from tests.support.tables import table
 
@@ -21,7 +21,7 @@ def paragraphs(texts: list[str]) -> str:
 
 def text_of(body: str, url: str = URL, title: str = "Bridge opens - The News") -> str:
     html = f"<html><head><title>{title}</title></head><body>{body}</body></html>"
-    return document(Page(url, "", "", "", [], html.encode()), Reading()).text
+    return document(CapturedPage(url, "", "", "", [], html.encode()), Reading()).text
 
 
 def with_comments(name: str) -> str:
@@ -85,7 +85,7 @@ def test_captions_alone_are_no_main_part() -> None:
     assert all(text in found for text in ARTICLE)
     assert "Bridge opens" not in found
     html = f"<title>Bridge opens - The News</title><body>{body}"
-    page = Page(URL, "", "", "", [], html.encode())
+    page = CapturedPage(URL, "", "", "", [], html.encode())
     in_markdown = with_markdown(document(page, Reading(markdown=True))).text
     assert all(text in in_markdown for text in ARTICLE)
 

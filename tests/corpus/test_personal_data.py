@@ -12,7 +12,7 @@ import pytest
 from krowlspider.corpus.quality.personal_data import KINDS, emails, ips, mask, phones
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Document
-from krowlspider.corpus.text.extractors import Link, Pair
+from krowlspider.corpus.text.extractors import CorpusLink, NameValue
 from tests.corpus.warcs import html, made_of, response, write
 from tests.support.tables import table
 from tests.support.work import seconds
@@ -94,8 +94,12 @@ def test_what_looks_alike_is_left(text: str) -> None:
 
 
 def test_fields_that_people_write_are_masked() -> None:
-    pairs = [Pair("title", "By a@b.example"), Pair("url", "http://b.example/a@b.example")]
-    fields = {"author": "a@b.example", "open_graph": pairs, "links": [Link("u", "a@b.example")]}
+    pairs = [NameValue("title", "By a@b.example"), NameValue("url", "http://b.example/a@b.example")]
+    fields = {
+        "author": "a@b.example",
+        "open_graph": pairs,
+        "links": [CorpusLink("u", "a@b.example")],
+    }
     found = Document("", "en", 1, "utf-8", fields=fields)
     assert mask(found, ["email"]) == {"email": 3}
     mark = "|||EMAIL_ADDRESS|||"

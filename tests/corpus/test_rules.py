@@ -10,10 +10,10 @@ import pytest
 from krowlspider.corpus.build import Contents
 from krowlspider.corpus.figures import card
 from krowlspider.corpus.optouts import OptOutSignal
-from krowlspider.corpus.pages import Page
 from krowlspider.corpus.quality.measures import BadWords, Measures
 from krowlspider.corpus.quality.rules import read_rules
 from krowlspider.corpus.text.document import Document, Reading, document
+from krowlspider.corpus.warc_pages import CapturedPage
 from krowlspider.errors import KrowlError
 from tests.corpus.warcs import prose
 from tests.support.tables import table
@@ -121,7 +121,7 @@ def test_what_is_around_the_text_rejects_no_page() -> None:
     """Scripts, styles, links and images of a page do not count."""
     menu = "".join(f"<a href=/{n}>A link of the menu {n}<img src={n}.png></a>" for n in range(900))
     html = f"<style>{'a{b:c}' * 9000}</style><nav>{menu}</nav><main><p>{GOOD}</p></main>"
-    page = Page(URL, "", "", "", [], f"{html}<script>{'x=1;' * 90_000}</script>".encode())
+    page = CapturedPage(URL, "", "", "", [], f"{html}<script>{'x=1;' * 90_000}</script>".encode())
     found = document(page, Reading())
     assert found.text == GOOD
     assert read_rules().judge(found, URL, []) is None

@@ -13,9 +13,9 @@ from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
 from krowlspider.corpus.optouts import OptOutSignal
-from krowlspider.corpus.record import Record, write_shard
+from krowlspider.corpus.record import CorpusRecord, write_shard
 from krowlspider.corpus.text.document import LANGUAGES
-from krowlspider.corpus.text.extractors import Link, Pair
+from krowlspider.corpus.text.extractors import CorpusLink, NameValue
 from tests.corpus.warcs import html, made_of, response, write
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ PAGES = ["http://a.example/1", "http://a.example/\N{LATIN SMALL LETTER E WITH AC
 
 
 def test_parquet_keeps_lists_of_pairs_and_links(tmp_path: Path) -> None:
-    record = Record("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", [])
+    record = CorpusRecord("u", "d", "f", 7, "i", "s", "text", "en", 300, "text/html", "utf-8", [])
     record.signals = [OptOutSignal("noai", "urn:x")]
-    record.open_graph = [Pair("type", "article")]
-    record.links = [Link("http://a.example/", "A")]
+    record.open_graph = [NameValue("type", "article")]
+    record.links = [CorpusLink("http://a.example/", "A")]
     path = tmp_path / "a.parquet"
     write_shard(path, "parquet", iter([msgspec.json.encode(record)]))
     assert pyarrow.parquet.read_table(path).to_pylist() == [msgspec.to_builtins(record)]
@@ -75,7 +75,7 @@ def test_wet_is_read_by_other_tools(tmp_path: Path) -> None:
 def test_a_page_of_a_poor_warc_is_written_too(tmp_path: Path) -> None:
     """Its URL is too long, its date and its record id are no field's values."""
     url = f"http://a/{chr(233) * 9999}"
-    record = Record(url, "?\r\n", "a", 0, "a b", "", "A text", "xx", 0, "", "", [])
+    record = CorpusRecord(url, "?\r\n", "a", 0, "a b", "", "A text", "xx", 0, "", "", [])
     write_shard(tmp_path / "a", "wet", iter([msgspec.json.encode(record)]))
     with (tmp_path / "a").open("rb") as file:
         info, head = (each.headers for each in FastIterator(file))

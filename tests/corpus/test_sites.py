@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from krowlspider.archive.payload import digest
-from krowlspider.corpus.sites.answers import AI, READ_MAX, ROBOTS, TDM_FILE, site_of
 from krowlspider.corpus.sites.index import Finding, SiteFile, SiteIndex, findings
+from krowlspider.corpus.sites.terms import AI, READ_MAX, ROBOTS, TDM_FILE, site_of
 from tests.corpus.warcs import html, response
 from tests.support.tables import table
 

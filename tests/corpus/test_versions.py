@@ -15,8 +15,8 @@ from krowlspider.corpus.copies.fingerprints import fingerprints
 from krowlspider.corpus.copies.versions import ALL, LAST
 from krowlspider.corpus.folder import Folder, Slice, Summary, read_lines
 from krowlspider.corpus.quality.rules import Rules, read_rules
-from krowlspider.corpus.record import Record, Refusal
-from krowlspider.corpus.worker import Choice, SliceReader, Task, WorkerTask
+from krowlspider.corpus.record import CorpusRecord, Refusal
+from krowlspider.corpus.worker import PageChoice, SliceReader, Task, WorkerTask
 from tests.corpus.warcs import prose, response, write
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def made(
     for number in range(0, len(records), 2):
         source = write(tmp_path / f"{number:02}.warc.gz", records[number : number + 2])
         job = WorkerTask(
-            folder.work, rules, Choice(), lambda body, _: body, 60, revisits=versions == LAST
+            folder.work, rules, PageChoice(), lambda body, _: body, 60, revisits=versions == LAST
         )
         parts.append(Slice(source.name, 0))
         for _ in range(times):
@@ -83,7 +83,7 @@ def made(
         for part in parts:
             finisher.finish(part, Summary(), 0)
     found = [
-        msgspec.json.decode(line, type=Record)
+        msgspec.json.decode(line, type=CorpusRecord)
         for path in sorted(folder.data.iterdir())
         for line in read_lines(path)
     ]

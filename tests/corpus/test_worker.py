@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from backports.zstd import compress
 
-from krowlspider.corpus.build import Pool
+from krowlspider.corpus.build import WorkerPool
 from krowlspider.corpus.folder import Fatal, Folder, Slice, read_lines
-from krowlspider.corpus.pages import records
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
-from krowlspider.corpus.worker import Choice, SliceReader, Task, WorkerTask
+from krowlspider.corpus.record import CorpusRecord, Line
+from krowlspider.corpus.warc_pages import records
+from krowlspider.corpus.worker import PageChoice, SliceReader, Task, WorkerTask
 from tests.corpus.warcs import html, response
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Folder:
 
 
 def job(folder: Folder, **changes: object) -> WorkerTask:
-    given = {"choice": Choice(), "decode": lambda body, codings: body, "seconds": 60, **changes}
+    given = {"choice": PageChoice(), "decode": lambda body, codings: body, "seconds": 60, **changes}
     return WorkerTask(folder.work, read_rules(), **given)  # type: ignore[arg-type]
 
 
@@ -46,7 +46,7 @@ def read(job: WorkerTask, path: Path, places: Sequence[int] = ()) -> list[list[i
         summary = SliceReader(job, Task(path, start, {}), place, os.getppid()).run()
         name = f"{Slice(path.name, start).name}.jsonl.zst"
         lines = [msgspec.json.decode(line, type=Line) for line in read_lines(job.work / name)]
-        records = [msgspec.json.decode(line.record, type=Record) for line in lines]
+        records = [msgspec.json.decode(line.record, type=CorpusRecord) for line in lines]
         numbers = [int(record.url.rpartition("/")[2]) for record in records]
         if places:
             assert [record.warc_offset for record in records] == [places[n] for n in numbers]
@@ -95,7 +95,7 @@ def crash(body: bytes, codings: str) -> bytes:
 def test_pages_that_crash_a_worker_are_named(folder: Folder, tmp_path: Path) -> None:
     path = tmp_path / "a.warc"
     path.write_bytes(b"".join(PAGES))
-    pool, part = Pool(job(folder, decode=crash), 1), Slice(path.name, 0)
+    pool, part = WorkerPool(job(folder, decode=crash), 1), Slice(path.name, 0)
     named, summary = [], None
     while summary is None:
         if pool.has_room:
@@ -116,14 +116,14 @@ def test_pages_that_crash_a_worker_are_named(folder: Folder, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("choice", "numbers"),
     [
-        (Choice(host="a1.example"), [1, 3, 5]),
-        (Choice(host="example"), [0, 1, 2, 3, 4, 5]),
-        (Choice(host="1.example"), []),
-        (Choice(since="20230101000000"), [3, 4, 5]),
+        (PageChoice(host="a1.example"), [1, 3, 5]),
+        (PageChoice(host="example"), [0, 1, 2, 3, 4, 5]),
+        (PageChoice(host="1.example"), []),
+        (PageChoice(since="20230101000000"), [3, 4, 5]),
     ],
 )
 def test_only_pages_asked_for_are_read(
-    folder: Folder, tmp_path: Path, choice: Choice, numbers: list[int]
+    folder: Folder, tmp_path: Path, choice: PageChoice, numbers: list[int]
 ) -> None:
     path = tmp_path / "a.warc"
     path.write_bytes(b"".join(PAGES))
@@ -132,9 +132,9 @@ def test_only_pages_asked_for_are_read(
 
 def test_a_sample_is_a_share_and_the_same_each_time() -> None:
     urls = [f"http://a.example/{n}" for n in range(1000)]
-    chosen = [url for url in urls if Choice(sample=0.3).fits(url, "2026")]
+    chosen = [url for url in urls if PageChoice(sample=0.3).fits(url, "2026")]
     assert 250 < len(chosen) < 350
-    assert set(chosen) < {url for url in urls if Choice(sample=0.6).fits(url, "2026")}
+    assert set(chosen) < {url for url in urls if PageChoice(sample=0.6).fits(url, "2026")}
 
 
 # --- reading the records of WARC files of any writer ---

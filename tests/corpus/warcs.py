@@ -14,9 +14,9 @@ import msgspec
 
 from krowlspider.corpus.folder import Folder, read_lines
 from krowlspider.corpus.quality.rules import read_rules
-from krowlspider.corpus.record import Line, Record
+from krowlspider.corpus.record import CorpusRecord, Line
 from krowlspider.corpus.sites.index import SiteFile
-from krowlspider.corpus.worker import Choice, SliceReader, Task, WorkerTask
+from krowlspider.corpus.worker import PageChoice, SliceReader, Task, WorkerTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -105,10 +105,10 @@ def made_of(
     """
     with TemporaryDirectory() as out, closing(Folder(Path(out))) as folder:
         job = WorkerTask(
-            folder.work, rules or read_rules(), Choice(), lambda body, _: body, 60, sites=sites
+            folder.work, rules or read_rules(), PageChoice(), lambda body, _: body, 60, sites=sites
         )
         answers = None if sites is None else SiteFile(sites)
         SliceReader(job, Task(source, 0, {}), [0, 0], os.getppid(), answers).run()
         [work] = folder.work.iterdir()
         lines = [msgspec.json.decode(line, type=Line) for line in read_lines(work)]
-    return [(line, msgspec.json.decode(line.record, type=Record | None)) for line in lines]
+    return [(line, msgspec.json.decode(line.record, type=CorpusRecord | None)) for line in lines]

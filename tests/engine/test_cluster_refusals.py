@@ -10,7 +10,7 @@ import pytest
 from scrapy import Request
 from scrapy.exceptions import DownloadFailedError
 
-from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.claims import ClusterView, RegisterReading
 from krowlspider.cluster.ring.ring import Member, MemberRecord
 from krowlspider.cluster.transport.message import decode
 from tests.support.simulation import SimulatedJob, Simulation, Web, in_memory
@@ -46,7 +46,7 @@ def test_refused_requests_of_a_node_say_why(
         node = Simulation(Web(), in_memory(), tmp_path, overrides=CLUSTER, job_class=JobOfNode)
         scheduler, frontier = node.scheduler, node.job.frontier
         members = {name: MemberRecord(Member(name)) for name in "ab"}
-        node.node.cluster._controller.view = View("a", Reading.of(1, members), ())
+        node.node.cluster._controller.view = ClusterView("a", RegisterReading.of(1, members), ())
         names = [f"site{number}.test" for number in range(30)]
         owners = node.node.foreign_owners(names)
         own, other = (f"http://{names[owners.index(owner)]}/" for owner in (None, "b"))

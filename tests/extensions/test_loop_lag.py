@@ -16,7 +16,7 @@ from scrapy import signals
 from scrapy.utils.misc import build_from_crawler
 from scrapy.utils.test import get_crawler
 
-from krowlspider.extensions.loop_lag import INTERVAL, Histogram, Lateness, LoopLag
+from krowlspider.extensions.loop_lag import INTERVAL, LagHistogram, Lateness, LoopLag
 from krowlspider.job.meters import Histogram as Metric
 from krowlspider.job.status import figures_wanted
 
@@ -29,8 +29,8 @@ SECONDS = st.floats(0, 100)
 LOOPS = [uvloop.new_event_loop, asyncio.new_event_loop]
 
 
-def histogram(durations: list[float]) -> Histogram:
-    made = Histogram()
+def histogram(durations: list[float]) -> LagHistogram:
+    made = LagHistogram()
     for duration in durations:
         made.record(duration)
     return made
@@ -75,7 +75,7 @@ def test_value_out_of_range_counts_as_the_nearest(seconds: float, said: float) -
 
 
 def test_of_nothing_all_is_zero() -> None:
-    assert (Histogram().quantile_ms(500), Histogram().max_ms) == (0, 0)
+    assert (LagHistogram().quantile_ms(500), LagHistogram().max_ms) == (0, 0)
 
 
 def test_quantiles_grow_with_their_rank() -> None:

@@ -22,7 +22,7 @@ from scrapy.settings import Settings
 
 from krowlspider.config.checks import notice_target
 from krowlspider.extensions import notify
-from krowlspider.extensions.notify import Condition, Sender, Watch
+from krowlspider.extensions.notify import Condition, ConditionWatch, Sender
 from tests.support.crawls import AT_ONCE, crawl_of, page
 from tests.support.simulated_web import SimulatedWeb
 from tests.support.tables import table
@@ -36,12 +36,12 @@ NOTICE = {"event": "finished", "message": "x"}
 # --- events ---
 
 
-def told(watch: Watch, now: float, condition: Condition) -> list[str]:
+def told(watch: ConditionWatch, now: float, condition: Condition) -> list[str]:
     return [event.name for event in watch.look(now, condition)]
 
 
 def test_each_event_is_told_once_as_it_begins() -> None:
-    watch = Watch(0.0)
+    watch = ConditionWatch(0.0)
     assert told(watch, 0, FINE) == []
     bad = replace(FINE, full=Path("/x"), outage="no host answers", dead=frozenset({"b"}))
     assert told(watch, 2, bad) == ["disk_floor", "no_network", "node_lost"]
@@ -65,7 +65,7 @@ def test_each_event_is_told_once_as_it_begins() -> None:
 def test_a_crawl_stalls_if_nothing_ends_though_due(
     change: dict[str, Any], events: list[str]
 ) -> None:
-    watch = Watch(0.0)
+    watch = ConditionWatch(0.0)
     assert told(watch, 0, FINE) == []
     assert told(watch, 599, FINE) == []
     assert told(watch, 600, replace(FINE, **change)) == events

@@ -15,7 +15,7 @@ from scrapy.utils.asyncio import run_in_thread
 from krowlspider.job.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
 from krowlspider.job.monitoring.access import HostNames
 from krowlspider.job.monitoring.endpoint import MORE_TIME, Endpoint, Events, metrics_route
-from krowlspider.job.monitoring.page_server import PageServer, Place, RecentAnswers
+from krowlspider.job.monitoring.page_server import ListenAddress, PageServer, RecentAnswers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
@@ -298,7 +298,7 @@ async def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) ->
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         endpoint = PageServer([])
-        url = await endpoint.serve(Place("127.0.0.1", range(port, port + 11)))
+        url = await endpoint.serve(ListenAddress("127.0.0.1", range(port, port + 11)))
         assert url.startswith("http://127.0.0.1:")
         found = int(url.rpartition(":")[2])
         assert port < found <= port + 10
@@ -312,7 +312,7 @@ async def test_taken_port_leads_to_the_next(caplog: pytest.LogCaptureFixture) ->
 
 async def test_a_host_without_an_address_is_named(caplog: pytest.LogCaptureFixture) -> None:
     # A blank is in no name, so no name server is asked.
-    assert await PageServer([]).serve(Place("no host", range(1))) == ""
+    assert await PageServer([]).serve(ListenAddress("no host", range(1))) == ""
     assert "PROMETHEUS_HOST=no host has no address (" in caplog.text
     assert "Unknown error" not in caplog.text
 

@@ -15,7 +15,7 @@ import pytest
 
 from krowlspider.errors import data_size
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.entry_queues import Answer, Lease
+from krowlspider.frontier.entry_queues import LastAnswer, Lease
 from krowlspider.frontier.hosts.host import Health, Host, HostQueue
 from krowlspider.frontier.hosts.host_record import HostFigures, encode_host
 from krowlspider.frontier.outcomes import Outcomes, read_prices
@@ -89,7 +89,7 @@ def test_the_report_says_what_became_of_pages_and_seeds(tmp_path: Path) -> None:
 
 
 def lease(url: str, media_type: bytes | None, depth: int = 0) -> Lease:
-    answer = Answer(200, media_type, None, 10, 0.1)
+    answer = LastAnswer(200, media_type, None, 10, 0.1)
     return Lease(Host("a.test"), 0, 1, Entry(url, depth), answer)
 
 
@@ -188,9 +188,9 @@ def test_figures_of_a_seed_are_in_the_order_of_their_columns() -> None:
 
 
 def test_long_headers_are_not_kept_until_the_commit() -> None:
-    answer = Answer.of(301, b"a/b;" + b"x" * 60_000, b"/" * 60_000, 10, 0.1)
+    answer = LastAnswer.of(301, b"a/b;" + b"x" * 60_000, b"/" * 60_000, 10, 0.1)
     assert len(answer.media_type or b"") + len(answer.location or b"") < 3000
-    assert Answer.of(200, None, None, 10, 0.1) == (200, None, None, 10, 0.1)
+    assert LastAnswer.of(200, None, None, 10, 0.1) == (200, None, None, 10, 0.1)
 
 
 def test_the_course_gets_coarser_as_the_crawl_gets_longer(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import time
 import pytest
 import trustme
 
-from krowlspider.fetch.connection import Connection, Pool
+from krowlspider.fetch.connection import Connection, ConnectionPool
 from krowlspider.fetch.errors import (
     INTERVAL,
     LATE,
@@ -130,7 +130,7 @@ def test_data_unread_during_a_hold_counts_as_an_answer() -> None:
 def test_an_idle_connection_is_not_trusted_after_a_long_hold(seconds: float, kept: bool) -> None:
     """Its server may have closed it during the hold."""
     held = Held()
-    pool = Pool(held.clock, max_idle=10, idle_timeout=60)
+    pool = ConnectionPool(held.clock, max_idle=10, idle_timeout=60)
     pool.put(held.connection)
     held.run(1)
     held.hold(seconds)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from krowlspider.fetch.connection import Connection, Pool
+from krowlspider.fetch.connection import Connection, ConnectionPool
 from krowlspider.fetch.http.head import Origin
 from tests.fetch.clockwork import Clockwork
 
@@ -11,7 +11,7 @@ def connection(clockwork: Clockwork, host: str) -> Connection:
 
 def test_a_connection_is_taken_once_and_by_its_origin_only() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=10, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=10, idle_timeout=10)
     kept = connection(clockwork, "a")
     pool.put(kept)
     assert pool.take(Origin("https", "a", 80)) is None
@@ -22,7 +22,7 @@ def test_a_connection_is_taken_once_and_by_its_origin_only() -> None:
 
 def test_the_longest_idle_is_closed_when_there_are_too_many() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=2, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=2, idle_timeout=10)
     a, b, c = (connection(clockwork, name) for name in "abc")
     pool.put(a)
     pool.put(b)
@@ -32,7 +32,7 @@ def test_the_longest_idle_is_closed_when_there_are_too_many() -> None:
 
 def test_none_are_kept_when_none_may_be() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=0, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=0, idle_timeout=10)
     a = connection(clockwork, "a")
     pool.put(a)
     assert a.closed
@@ -41,7 +41,7 @@ def test_none_are_kept_when_none_may_be() -> None:
 
 def test_a_second_connection_to_one_origin_displaces_the_first() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=5, idle_timeout=10)
     first, second = connection(clockwork, "a"), connection(clockwork, "a")
     pool.put(first)
     pool.put(second)
@@ -51,7 +51,7 @@ def test_a_second_connection_to_one_origin_displaces_the_first() -> None:
 
 def test_one_timer_expires_each_connection_in_time() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=5, idle_timeout=10)
     a, b = connection(clockwork, "a"), connection(clockwork, "b")
     pool.put(a)
     clockwork.advance(4)
@@ -67,7 +67,7 @@ def test_one_timer_expires_each_connection_in_time() -> None:
 
 def test_connection_put_back_has_all_its_idle_time() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=5, idle_timeout=10)
     a = connection(clockwork, "a")
     pool.put(a)
     clockwork.advance(9)
@@ -81,7 +81,7 @@ def test_connection_put_back_has_all_its_idle_time() -> None:
 
 def test_a_closed_connection_is_neither_kept_nor_given() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=5, idle_timeout=10)
     a, b = connection(clockwork, "a"), connection(clockwork, "b")
     a.close()
     pool.put(a)
@@ -93,7 +93,7 @@ def test_a_closed_connection_is_neither_kept_nor_given() -> None:
 
 def test_closing_the_pool_closes_all_and_leaves_no_timer() -> None:
     clockwork = Clockwork()
-    pool = Pool(clockwork.clock, max_idle=5, idle_timeout=10)
+    pool = ConnectionPool(clockwork.clock, max_idle=5, idle_timeout=10)
     kept = [connection(clockwork, name) for name in "abc"]
     for one in kept:
         pool.put(one)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from krowlspider.frontier.store.store import Batch, Reader
+    from krowlspider.frontier.store.store import Batch, StoreReader
 
 
 def firsts_of(items: Iterable[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:
@@ -51,7 +51,7 @@ class MemoryStore:
     def read(self, keys: Iterable[bytes]) -> list[bytes | None]:
         return [self._data.get(key) for key in keys]
 
-    def reader(self) -> AbstractContextManager[Reader]:
+    def reader(self) -> AbstractContextManager[StoreReader]:
         return nullcontext(_Reader(self._data.get))
 
     def apply(self, changes: list[tuple[bytes, bytes | None]]) -> None:

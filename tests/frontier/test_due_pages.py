@@ -37,7 +37,7 @@ from krowlspider.frontier.store.store import Store, delete
 from krowlspider.job.forecasting import forecast_of
 from krowlspider.job.recrawl import Afforded
 from krowlspider.recrawl.forecast import FreshnessTarget
-from krowlspider.recrawl.gone import State
+from krowlspider.recrawl.gone import PageState
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.recrawl.value import INTERVAL_MAX, INTERVAL_MIN, Terms
 from tests.frontier.conftest import LIMITS, KeptMemoryStore, World
@@ -309,15 +309,15 @@ def test_pages_that_change_into_one_text_are_missing_though_found(world: World):
     missing = [url for url in urls if row_of(world, url).absence.is_tombstone]
     # Before the third of them, one page may only have changed.
     assert missing == urls
-    assert row_of(world, "http://b.test/").absence.state is State.PRESENT
+    assert row_of(world, "http://b.test/").absence.state is PageState.PRESENT
     assert planner(world).counts["gone"]
     world.add("http://a.test/new")
     fetch_page(world, world.clocks.wall, text=b"no such.")
-    assert row_of(world, "http://a.test/new").absence.state is State.MISSING
+    assert row_of(world, "http://a.test/new").absence.state is PageState.MISSING
     forget_now(world.frontier, "a.test")
     world.add("http://a.test/new")
     fetch_page(world, world.clocks.wall, text=b"no such.")
-    assert row_of(world, "http://a.test/new").absence.state is State.PRESENT
+    assert row_of(world, "http://a.test/new").absence.state is PageState.PRESENT
 
 
 def test_a_page_is_present_again_once_it_has_another_text(world: World):
@@ -334,7 +334,7 @@ def test_a_page_is_present_again_once_it_has_another_text(world: World):
             payload = text.ljust(20)
             fetch_page(world, world.clocks.wall, payload=payload, text=text or b"text new")
         found.append({row_of(world, url).absence.state for url in urls})
-    assert found[1:] == [{State.MISSING}, {State.PRESENT}]
+    assert found[1:] == [{PageState.MISSING}, {PageState.PRESENT}]
 
 
 def test_a_missing_page_is_asked_seldom_and_dropped(world: World):

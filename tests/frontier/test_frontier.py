@@ -11,13 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from krowlspider.frontier.entry import Entry
-from krowlspider.frontier.entry_queues import Answer, Candidate
+from krowlspider.frontier.entry_queues import Candidate, LastAnswer
 from krowlspider.frontier.hosts.host_record import place_in
 from krowlspider.frontier.hosts.table import IllegalEvent, SchedulingState
 from krowlspider.frontier.limits import FrontierLimits, MemoryLimits
 from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import DUE, QUEUE, due_key, is_record
-from krowlspider.frontier.store.store import Reader, Store
+from krowlspider.frontier.store.store import Store, StoreReader
 from tests.frontier.conftest import LIMITS, RULE, World
 
 OpenStore = Callable[[], Store]
@@ -354,7 +354,7 @@ def test_what_is_no_page_is_counted_by_itself(
     world.frontier.add([Candidate("a.test", b"12345678", entry)])
     lease = world.pop()
     assert lease is not None
-    lease.answer = Answer.of(status, b"text/html", location, 7, 0.1)
+    lease.answer = LastAnswer.of(status, b"text/html", location, 7, 0.1)
     world.frontier.acknowledge(lease)
     world.frontier.schedule.release(lease.host, 0.0)
     world.commit()
@@ -404,7 +404,7 @@ def test_a_queue_with_gaps_is_read_without_scanning_deletions(
     reader = world.store.reader
 
     @contextmanager
-    def counting_reader() -> Iterator[Reader]:
+    def counting_reader() -> Iterator[StoreReader]:
         with reader() as found:
             read = lambda key: places.append(key) or found.read(key)
             yield SimpleNamespace(read=read, read_next=read)

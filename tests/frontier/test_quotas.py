@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from krowlspider.frontier.admin.edit import forget_host
-from krowlspider.frontier.entry_queues import Answer
+from krowlspider.frontier.entry_queues import LastAnswer
 from krowlspider.frontier.moves.transfer import forget_now
 from krowlspider.frontier.store.schema import QUOTA
 from krowlspider.frontier.store.store import LevelStore
@@ -71,7 +71,7 @@ def begin(world: World, url: str) -> Lease:
 
 
 def end(world: World, lease: Lease, size: int = 10, dropped: str | None = None) -> None:
-    lease.answer = Answer(200, None, None, size, 0.1)
+    lease.answer = LastAnswer(200, None, None, size, 0.1)
     world.frontier.schedule.release(lease.host, 0.25)
     world.frontier.acknowledge(lease, dropped)
 

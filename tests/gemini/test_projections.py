@@ -11,12 +11,12 @@ from msgspec.structs import replace
 
 from krowlspider.archive.cdxj import index_path
 from krowlspider.catalogue.rows import rows_of
-from krowlspider.cdx.keys import ranges_of
+from krowlspider.cdx.ranges import ranges_of
 from krowlspider.changes.pairs import body_in, compared
 from krowlspider.corpus.folder import read_lines
-from krowlspider.corpus.pages import NoPage, page_of
-from krowlspider.corpus.record import Link
+from krowlspider.corpus.record import CorpusLink
 from krowlspider.corpus.text.document import Reading, gemtext_document
+from krowlspider.corpus.warc_pages import NoPage, page_of
 from tests.archive.captures import STARTED, deduplicating, finished, written
 from tests.archive.captures import capture as web_capture
 from tests.gemini.answers import Answer, page, redirect, refusal
@@ -106,7 +106,7 @@ def test_the_corpus_takes_gemtext(path: Path):
     taken = found[URL]
     assert (taken.kind, taken.media_type, taken.charset) == ("gemtext", "text/gemini", "utf-8")
     read = gemtext_document(taken, Reading(links=True))
-    assert read.fields.pop("links") == [Link("gemini://example.org/b.gmi", "More of it")]
+    assert read.fields.pop("links") == [CorpusLink("gemini://example.org/b.gmi", "More of it")]
     assert read.fields == {"title": "Cats & dogs"}
     assert read.text.splitlines() == ["Cats & dogs", "A page of *plain* words.", "More of it"]
 

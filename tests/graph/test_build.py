@@ -12,7 +12,7 @@ import networkx as nx
 import pytest
 
 from krowlspider.errors import KrowlError
-from krowlspider.graph import parts
+from krowlspider.graph import link_files
 from krowlspider.graph.build import LEVELS, GraphFolder, built
 from tests.catalogue.warcs import archived, fetch
 from tests.corpus.warcs import response
@@ -168,7 +168,7 @@ def test_links_beyond_the_memory_bound_are_merged(tmp_path: Path, monkeypatch: p
         ],
     )
     make(tmp_path / "whole", sources)
-    monkeypatch.setattr(parts.Gathered.__init__, "__defaults__", (10,))
+    monkeypatch.setattr(link_files.Gathered.__init__, "__defaults__", (10,))
     make(tmp_path / "small", sources)
     for name in ("vertices.txt.gz", "edges.txt.gz"):
         assert lines(tmp_path / "small/host" / name) == lines(tmp_path / "whole/host" / name)

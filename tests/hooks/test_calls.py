@@ -13,7 +13,7 @@ import pytest
 
 from krowlspider.hooks import Hooks
 from krowlspider.hooks.calls import BAD_MAX, HELD, SLOW, Call
-from krowlspider.job.hooking.links import LinkHooks
+from krowlspider.job.hooking.link_hooks import LinkHooks
 from tests.hooks.test_gocrawl_hooks import SITE, hooked
 from tests.support.crawls import ROBOTS, anchors, crawl_of, page, paths
 from tests.support.simulated_web import SimulatedWeb

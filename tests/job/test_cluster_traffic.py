@@ -18,7 +18,7 @@ from krowlspider.cluster.transport.message import (
     decode_acknowledgement,
 )
 from krowlspider.frontier.entry import Entry, entry_of
-from krowlspider.frontier.entry_queues import OVERFLOW, Answer, Candidate
+from krowlspider.frontier.entry_queues import OVERFLOW, Candidate, LastAnswer
 from krowlspider.frontier.hosts.host import SEED_PRIORITY
 from krowlspider.frontier.outbox import Finders
 from krowlspider.frontier.seed_table import GIVEN, SeedLine, SeedTable, read_rows
@@ -273,7 +273,7 @@ def test_a_seed_that_redirects_to_another_node_has_a_row(tmp_path: Path) -> None
         assert [row.outcome for row in read_rows(job.store)] == ["", "of another node"]
         lease = job.frontier.queues.pop(job.frontier.schedule.cache.get("a.test"))
         assert lease is not None
-        lease.answer = Answer(301, None, b"http://b.test/home", 0, 0.1)
+        lease.answer = LastAnswer(301, None, b"http://b.test/home", 0, 0.1)
         chain = tuple(urls[:1])
         traffic._intake.discover(["http://b.test/home"], depth=0, redirects=1, chain=chain)
         job.frontier.acknowledge(lease)
@@ -309,7 +309,7 @@ def test_a_seed_that_another_node_took_ends_at_its_owner(tmp_path: Path) -> None
         order = []
         while (lease := frontier.queues.pop(host)) is not None:
             order.append(lease.entry.url[14:])
-            lease.answer = Answer(200, None, None, 0, 0.1)
+            lease.answer = LastAnswer(200, None, None, 0, 0.1)
             frontier.acknowledge(lease)
         assert order[-1] == "link"
         frontier.begin_commit().write()

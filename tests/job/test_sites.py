@@ -9,7 +9,7 @@ import pytest
 
 from krowlspider.errors import SettingsError
 from krowlspider.frontier.entry import Entry
-from krowlspider.job.head import HeadFirst, shows_html
+from krowlspider.job.head_requests import HeadFirst, shows_html
 from krowlspider.job.site_policies import SitePolicies
 from krowlspider.job.sites import Sites
 from krowlspider.policies.sheets import BadPolicies

@@ -38,7 +38,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Stopping]:
         def __init__(self, *_: object):
             raise OSError("none starts here")
 
-    monkeypatch.setattr(crawls, "Child", NoChild)
+    monkeypatch.setattr(crawls, "CrawlProcess", NoChild)
     return found
 
 

@@ -13,7 +13,7 @@ _ROWS = f"{_CATALOGUE}/rows.py", ("tests/catalogue/test_rows.py",)
 _SINKS = ("tests/catalogue/test_sinks.py", "-k", "sqlite")
 _STATEMENT = f"{_SQL}/statement.py", ("tests/sql/test_statement.py",)
 _LOCKED = f"{_SQL}/database.py", ("tests/sql/test_statement.py",)
-_RUNNING = f"{_SQL}/running.py", ("tests/sql/test_running.py",)
+_RUNNING = f"{_SQL}/execution.py", ("tests/sql/test_execution.py",)
 _OUTPUT = f"{_SQL}/output.py", ("tests/sql/test_output.py",)
 _ARCHIVES = f"{_CDX}/archives.py", ("tests/cdx/test_archives.py",)
 _CHOOSING = f"{_CDX}/choosing.py", ("tests/cdx/test_pywb_cases.py",)
@@ -202,7 +202,7 @@ _TABLE = (
     ),
     (
         *("a-live-folder-is-removed", "no folder of a live query is removed"),
-        *(f"{_SQL}/running.py", ("tests/sql/test_scratch.py",)),
+        *(f"{_SQL}/execution.py", ("tests/sql/test_scratch.py",)),
         *("fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)", "pass"),
     ),
     (

@@ -160,7 +160,7 @@ _TABLE = (
     ),
     (
         *("pages-without-language", "the language is that of the media type", *_PAGES),
-        *('page = Page(lang=(said.languages or ("",))[0][:MAX_LANG])', "page = Page()"),
+        *('page = ReadPage(lang=(said.languages or ("",))[0][:MAX_LANG])', "page = ReadPage()"),
     ),
     # --- robots.txt, mirrors ---
     (

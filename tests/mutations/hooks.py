@@ -12,12 +12,12 @@ _HOOKING = "krowlspider/job/hooking"
 # Name, promise, file and tests, old text, new text.
 _TABLE = (
     (
-        *("a-hook-beats-crawl-delay", "2", f"{_HOOKING}/pages.py", _GOCRAWL),
+        *("a-hook-beats-crawl-delay", "2", f"{_HOOKING}/page_hooks.py", _GOCRAWL),
         "least = max(rule.minimum, min(rate.floor, rule.crawl_delay_max))",
         "least = rule.minimum",
     ),
     (
-        *("a-hook-beats-retry-after", "2", f"{_HOOKING}/pages.py", _GOCRAWL),
+        *("a-hook-beats-retry-after", "2", f"{_HOOKING}/page_hooks.py", _GOCRAWL),
         "if rate.throttling or rate.errors or in_flight.wait > rule.delay(rate):",
         "if False:",
     ),
@@ -26,7 +26,12 @@ _TABLE = (
         *(_GOCRAWL, "            raise as_scrapy(error) from error", "            pass"),
     ),
     (
-        *("robots-left-out-by-a-hook", "a robots.txt is archived", _HOOKING + "/pages.py", _MORE),
+        *(
+            "robots-left-out-by-a-hook",
+            "a robots.txt is archived",
+            _HOOKING + "/page_hooks.py",
+            _MORE,
+        ),
         *("found is not False or in_flight.robots_fetch is not None", "found is not False"),
     ),
     (
@@ -34,7 +39,7 @@ _TABLE = (
         *("krowlspider/job/intake.py", _MORE, "reasons[at] = reason", "reasons[at] = None"),
     ),
     (
-        *("no-revisit", "filter forces a revisit", _HOOKING + "/links.py", _GOCRAWL),
+        *("no-revisit", "filter forces a revisit", _HOOKING + "/link_hooks.py", _GOCRAWL),
         *("[is_known and not wanted for", "[is_known for"),
     ),
     (

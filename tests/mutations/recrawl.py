@@ -227,7 +227,7 @@ _TABLE = (
     ),
     (
         *("moved-pages-as-often", "pages that moved are asked ever more seldom", _GONE),
-        *("if self.state is State.PRESENT:", "if self.state is not State.MISSING:"),
+        *("if self.state is PageState.PRESENT:", "if self.state is not PageState.MISSING:"),
     ),
     (
         *("gone-at-once", "one 404 is no tombstone", _GONE),

@@ -10,7 +10,7 @@ _INDEX = ("tests/search/test_builder.py",)
 _BUILDER = f"{_SEARCH}/builder.py", _INDEX
 _LEDGER = f"{_SEARCH}/ledger.py", _INDEX
 _SCAN = f"{_SEARCH}/scan.py", _INDEX
-_LINKS = f"{_SEARCH}/links.py", _INDEX
+_LINKS = f"{_SEARCH}/link_store.py", _INDEX
 _DOCUMENTS = f"{_SEARCH}/documents.py", (*_INDEX, "tests/search/test_documents.py")
 _GONE = f"{_SEARCH}/gone.py", _INDEX
 _QUERY = f"{_SEARCH}/query.py", ("tests/search/test_query.py",)
@@ -31,10 +31,10 @@ _SNIPPETS = f"{_SEARCH}/snippets.py", ("tests/search/test_snippets.py",)
 _SPELLING = f"{_SEARCH}/spelling.py", ("tests/search/test_snippets.py",)
 _SHOWN = ("tests/search/test_page.py",)
 _PAGE = f"{_SEARCH}/page/__init__.py", _SHOWN
-_ANSWERS = f"{_SEARCH}/answers.py", _SHOWN
+_ANSWERS = f"{_SEARCH}/formats.py", _SHOWN
 _ROUTE = f"{_SEARCH}/route.py", _SHOWN
 _BUILD = f"{_GRAPH}/build.py", ("tests/graph/test_build.py",)
-_PARTS = f"{_GRAPH}/parts.py", ("tests/graph/test_parts.py", "tests/graph/test_build.py")
+_PARTS = f"{_GRAPH}/link_files.py", ("tests/graph/test_link_files.py", "tests/graph/test_build.py")
 _CENTRALITY = ("tests/graph/test_centrality.py",)
 _HYPERBALL = f"{_GRAPH}/hyperball.py", _CENTRALITY
 _PAGERANK = f"{_GRAPH}/pagerank.py", _CENTRALITY
@@ -58,7 +58,7 @@ _TABLE = (
         *("a-gone-file-takes-its-pages", "documents stay without their file", *_BUILDER),
         *(
             'self.counts["left out/its WARC file is gone"] += 1',
-            'self._drop(key, page, State.ABSENT, "gone")',
+            'self._drop(key, page, IndexedState.ABSENT, "gone")',
         ),
     ),
     (
@@ -303,7 +303,7 @@ _TABLE = (
     # --- the graph ---
     (
         *("another-file-of-the-name", "files of two crawls are not mixed", *_BUILD),
-        *("if parts.Part(path).size != warc.stat().st_size:", "if False:"),
+        *("if link_files.LinkFile(path).size != warc.stat().st_size:", "if False:"),
     ),
     (
         *("a-folder-of-others", "no folder of others is written to", *_BUILD),

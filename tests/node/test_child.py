@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.node.processes import DEATHS_MAX, GIVEN_UP, Child
+from krowlspider.node.processes import DEATHS_MAX, GIVEN_UP, SupervisedProcess
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def child(script: str, starts: list[int], *, backoff: float = 0.0) -> Child:
+def child(script: str, starts: list[int], *, backoff: float = 0.0) -> SupervisedProcess:
     """A process that runs a script of the shell; ``starts`` gets the number of each start."""
 
     def command(restarts: int) -> list[str]:
         starts.append(restarts)
         return ["/bin/sh", "-c", script]
 
-    return Child(
+    return SupervisedProcess(
         "p1",
         command,
         environment=os.environ,
@@ -79,10 +79,10 @@ def test_dead_supervisor_hangs_up_its_processes(tmp_path: Path) -> None:
     script = f"trap 'echo hangup >{said}; exit' HUP; echo >{tmp_path}/is-there; while :; do :; done"
     supervisor = dedent(f"""
         import asyncio, os, signal
-        from krowlspider.node.processes import Child
+        from krowlspider.node.processes import SupervisedProcess
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         command = ["/bin/sh", "-c", {script!r}]
-        process = Child("p1", lambda _: command, environment=os.environ, is_end=bool)
+        process = SupervisedProcess("p1", lambda _: command, environment=os.environ, is_end=bool)
         asyncio.run(process.run())
     """)
     with subprocess.Popen([sys.executable, "-c", supervisor]) as process:

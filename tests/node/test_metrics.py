@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from krowlspider.job.metrics import registry, text
 from krowlspider.job.monitoring.access import METRICS, note_url
 from krowlspider.node import metrics as serving
-from krowlspider.node.metrics import SIZE_MAX, Answer, Metrics, Sums, read
+from krowlspider.node.metrics import SIZE_MAX, ProcessMetrics, Sums, TreeMetrics, read
 from krowlspider.node.tree import Tree
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def said_by(start: int, done: int, *, slow: int = 0, queued: int = 5, dropped: i
     )
 
 
-def process(start: int, done: int, **more: int) -> Answer:
+def process(start: int, done: int, **more: int) -> ProcessMetrics:
     return read(said_by(start, done, **more))
 
 
@@ -127,7 +127,7 @@ def test_unusable_answer_of_a_process_is_one_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, body: bytes, why: str
 ) -> None:
     """The other processes are shown. The next warning comes after it has answered well again."""
-    metrics = Metrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 0)
+    metrics = TreeMetrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 0)
 
     async def ask(body: bytes) -> dict[str, float]:
         async with answering(tmp_path / "p1", body), answering(tmp_path / "p2", GOOD):
@@ -151,7 +151,7 @@ def test_a_process_that_does_not_answer_is_down(
 ) -> None:
     """It has noted no address, or its answer does not end in time."""
     monkeypatch.setattr(serving, "_METRICS_TIMEOUT", 0.05)
-    metrics = Metrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 4)
+    metrics = TreeMetrics(Tree(tmp_path), "/metrics", ["p1", "p2"], lambda: 4)
 
     async def ask() -> dict[str, float]:
         async with answering(tmp_path / "p2", GOOD, ends=False):
@@ -165,7 +165,7 @@ def test_a_process_that_does_not_answer_is_down(
 
 async def test_calls_by_grpc_are_metrics_of_the_node(tmp_path: Path) -> None:
     counts: dict[str, int] = {}
-    metrics = Metrics(Tree(tmp_path), "/metrics", [], lambda: 0, lambda: counts)
+    metrics = TreeMetrics(Tree(tmp_path), "/metrics", [], lambda: 0, lambda: counts)
     counts.update(call=7, token=2, limit=1)
     assert values(await metrics.text()) == {
         "krowl_node_restarts_total": 0,

@@ -7,7 +7,7 @@ from krowlspider.job.answers.host_feedback import WaitCause, cause_of_answer
 from krowlspider.politeness.delay import THROTTLING, DelayPolicy, HostRate, SiteDelays
 from krowlspider.politeness.gemini import TEMPORARY, PrefixRules, prefix_line, reason_to_drop
 from krowlspider.politeness.robots import Ruling, judge
-from krowlspider.recrawl.gone import Absence, State, is_missing, may_pass
+from krowlspider.recrawl.gone import Absence, PageState, is_missing, may_pass
 from tests.support.tables import table
 
 # By status: the reason to drop a page, what it means for a robots.txt, and for the row of a page.
@@ -39,11 +39,11 @@ def test_each_status_has_its_meaning(status: int):
     assert judge(status) is ruling
     assert may_pass(status) is (row == "passes")
     assert is_missing(status) is (row == "missing")
-    before = Absence(State.MISSING, 1, 5.0)
+    before = Absence(PageState.MISSING, 1, 5.0)
     after = {
         "present": Absence(),
-        "moved": Absence(State.MOVED, 1, 9.0),
-        "missing": Absence(State.MISSING, 2, 5.0),
+        "moved": Absence(PageState.MOVED, 1, 9.0),
+        "missing": Absence(PageState.MISSING, 2, 5.0),
     }
     assert before.answered(status, 9.0) == after.get(row, before)
 

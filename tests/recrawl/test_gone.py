@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krowlspider.recrawl.gone import AGAIN, AGAIN_MAX, Absence, SoftNotFound, State
+from krowlspider.recrawl.gone import AGAIN, AGAIN_MAX, Absence, PageState, SoftNotFound
 from tests.support.tables import table
 
 DAY = 86_400.0
@@ -46,14 +46,14 @@ def test_a_page_that_is_missing_twice_is_a_tombstone(
 
 @pytest.mark.parametrize("status", [301, 308])
 def test_permanent_redirects_are_counted(status: int) -> None:
-    assert after(status, status).state is State.MOVED
+    assert after(status, status).state is PageState.MOVED
     assert after(status, status).answers == 2
-    assert after(status, 200).state is State.PRESENT
+    assert after(status, 200).state is PageState.PRESENT
 
 
 @pytest.mark.parametrize("status", [302, 303, 307])
 def test_a_temporary_redirect_says_nothing(status: int) -> None:
-    assert after(status, status).state is State.PRESENT
+    assert after(status, status).state is PageState.PRESENT
 
 
 @pytest.mark.parametrize("status", [404, 301])
@@ -109,7 +109,9 @@ def test_pages_that_change_into_one_text_are_missing() -> None:
     found = shared(*((text, b"before %d" % at, b"page%d" % at) for at, text in enumerate(texts)))
     assert found.is_error(b"error")
     assert not found.is_error(b"news")
-    assert Absence().answered(200, 0.0, soft_404=found.is_error(b"error")).state is State.MISSING
+    assert (
+        Absence().answered(200, 0.0, soft_404=found.is_error(b"error")).state is PageState.MISSING
+    )
 
 
 @pytest.mark.parametrize("every", [2, 5, 10])

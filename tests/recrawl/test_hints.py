@@ -10,9 +10,9 @@ from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.hints import (
     COUNT_MAX,
     Dates,
+    HintSource,
     Precision,
     Precisions,
-    Source,
     brought_forward,
     period,
     read_date,
@@ -161,16 +161,18 @@ def test_a_source_that_is_right_by_chance_is_worth_nothing() -> None:
 
 
 def test_each_source_of_a_site_is_judged_apart() -> None:
-    site = Precisions().scored(Source.FEED, changed=True).scored(Source.LASTMOD, changed=False)
+    site = (
+        Precisions().scored(HintSource.FEED, changed=True).scored(HintSource.LASTMOD, changed=False)
+    )
     assert (
-        site[Source.FEED].probability
-        > site[Source.CHANGEFREQ].probability
-        > site[Source.LASTMOD].probability
+        site[HintSource.FEED].probability
+        > site[HintSource.CHANGEFREQ].probability
+        > site[HintSource.LASTMOD].probability
     )
 
 
-@given(st.lists(st.tuples(st.sampled_from(Source), st.booleans()), max_size=900))
-def test_precisions_are_six_bytes(scores: list[tuple[Source, bool]]) -> None:
+@given(st.lists(st.tuples(st.sampled_from(HintSource), st.booleans()), max_size=900))
+def test_precisions_are_six_bytes(scores: list[tuple[HintSource, bool]]) -> None:
     site = Precisions()
     for source, changed in scores:
         site = site.scored(source, changed=changed)

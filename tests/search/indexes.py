@@ -13,7 +13,7 @@ from krowlspider.search.schema import (
     FORM,
     SEGMENTS,
     STATE,
-    Place,
+    CapturePlace,
     open_index,
     page_id,
     split_spaceless,
@@ -43,7 +43,7 @@ class Page:
     size: int = 1000
     fetched: datetime = NOON
     linking_hosts: int = 0
-    place: Place | None = None
+    place: CapturePlace | None = None
 
 
 def index(folder: Path, pages: Iterable[Page], jobdirs: Sequence[Path] = ()) -> Path:

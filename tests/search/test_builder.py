@@ -13,10 +13,10 @@ from krowlspider.errors import KrowlError
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store.schema import PAGES
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import Absence, PageState
 from krowlspider.search.builder import Builder
 from krowlspider.search.gone import DEAD
-from krowlspider.search.links import LinkStore
+from krowlspider.search.link_store import LinkStore
 from krowlspider.search.schema import FORM, LINKS, STATE, page_id
 from krowlspider.urls.canonical import host_of
 from krowlspider.urls.gemini import accept_gemini
@@ -171,7 +171,7 @@ def test_rows_say_which_pages_are_gone(tmp_path: Path):
     """A capture that came later than their answer says more."""
 
     def row(url: str, minute: int, answers: int) -> None:
-        absence = Absence(State.MISSING, answers, STARTED)
+        absence = Absence(PageState.MISSING, answers, STARTED)
         made = PageRow(url, 200, int(STARTED), STARTED + 60 * minute, absence=absence)
         batch = store.batch()
         host = host_of(url)

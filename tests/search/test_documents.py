@@ -8,7 +8,7 @@ from krowlspider.search.documents import (
     LINKS_CHARS_MAX,
     LINKS_MAX,
     TEXT_MAX,
-    Answer,
+    CapturedResponse,
     NoDocument,
     answer_of,
     content_of,
@@ -22,8 +22,8 @@ HTTP = {"Content-Type": "application/http; msgtype=response"}
 URL = "https://a.test/"
 
 
-def html(body: str) -> Answer:
-    return Answer([], body.encode(), "text/html", "utf-8")
+def html(body: str) -> CapturedResponse:
+    return CapturedResponse([], body.encode(), "text/html", "utf-8")
 
 
 @pytest.mark.parametrize("end", [b"\r\n", b"\n"])
@@ -58,7 +58,7 @@ def test_a_body_that_is_not_in_its_coding_has_no_document():
 
 
 def test_a_text_is_bounded():
-    answer = Answer([], b"word " * 500_000, "text/plain", "utf-8")
+    answer = CapturedResponse([], b"word " * 500_000, "text/plain", "utf-8")
     assert len(content_of(URL, answer).text) == TEXT_MAX
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.search.answers import Captures
+from krowlspider.search.formats import Captures
 from krowlspider.search.narrowing import Bounds
 from krowlspider.search.page import page
 from krowlspider.search.query import parse
-from krowlspider.search.searcher import ENOUGH, Found, Searcher
+from krowlspider.search.searcher import ENOUGH, Searcher, SearchResults
 from tests.search.indexes import Page, index
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def narrowed(folder: Path, bounds: Bounds = SMALL) -> Searcher:
     return searcher
 
 
-def urls(found: Found) -> list[str]:
+def urls(found: SearchResults) -> list[str]:
     return [each.url for each in found.results]
 
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.search.documents import Link
-from krowlspider.search.links import PAGE, LinkStore, pack
-from krowlspider.search.links import Page as Known
+from krowlspider.search.documents import IndexedLink
+from krowlspider.search.link_store import PAGE, LinkStore, StoredPage, pack
 from krowlspider.search.opened import SearchError
 from krowlspider.search.query import parse
 from krowlspider.search.schema import LINKS, key_of
@@ -32,11 +31,11 @@ def test_page_with_most_links_around_the_results_is_first(tmp_path: Path, rank: 
         searcher.search(parse("kiwi"), rank=rank)
     with closing(LinkStore(tmp_path / LINKS, make=True)) as store, store.db.write_batch() as batch:
         for name, targets in LINKED.items():
-            batch.put(PAGE + key_of(urls[name]), pack(Known(urls[name])))
-            store.replace(batch, urls[name], [Link(urls[each], "x") for each in targets])
+            batch.put(PAGE + key_of(urls[name]), pack(StoredPage(urls[name])))
+            store.replace(batch, urls[name], [IndexedLink(urls[each], "x") for each in targets])
         for own in (f"{urls['f']}{number}" for number in range(5)):
-            batch.put(PAGE + key_of(own), pack(Known(own)))
-            store.replace(batch, own, [Link(urls["f"], "x")])
+            batch.put(PAGE + key_of(own), pack(StoredPage(own)))
+            store.replace(batch, own, [IndexedLink(urls["f"], "x")])
     found = searcher.search(parse("kiwi"), rank=rank, explain=True).results
     assert found[0].url == urls["c"]
     assert found[1].url == urls["b"]

@@ -17,7 +17,7 @@ import pytest
 
 from krowlspider.job.monitoring.access import HostNames
 from krowlspider.job.monitoring.endpoint import Endpoint
-from krowlspider.search.answers import Captures
+from krowlspider.search.formats import Captures
 from krowlspider.search.route import ANSWERS_MAX, WAITING_MAX, SearchRoute
 from tests.cdx.test_route import said
 from tests.search.indexes import Page, index
@@ -249,9 +249,11 @@ async def test_share_of_a_core_makes_queries_wait_and_ends_them(folder: Path):
 
 
 async def test_captures_are_linked_where_there_are_some(tmp_path: Path):
-    from krowlspider.search.schema import Place  # noqa: PLC0415
+    from krowlspider.search.schema import CapturePlace  # noqa: PLC0415
 
-    page = Page("https://a.test/x?y=1&z", "Kiwi", "kiwi", place=Place(0, "gone.warc.gz", 0, 1))
+    page = Page(
+        "https://a.test/x?y=1&z", "Kiwi", "kiwi", place=CapturePlace(0, "gone.warc.gz", 0, 1)
+    )
     index(tmp_path, [page], [tmp_path])
     captures = Captures("http://127.0.0.1:8080/crawl/", has_cdx=True)
     async with serving(tmp_path, captures=captures) as port:

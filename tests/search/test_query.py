@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krowlspider.search.filters import Filter, Span
-from krowlspider.search.query import CLAUSES_MAX, LENGTH_MAX, WORD_MAX, Kind, parse
+from krowlspider.search.query import CLAUSES_MAX, LENGTH_MAX, WORD_MAX, TermKind, parse
 
 
 def terms(text: str) -> list[list[str]]:
     """The words of each clause, with the marks of their kinds."""
-    marks = {Kind.WORD: "{}", Kind.PHRASE: '"{}"', Kind.PREFIX: "{}*"}
+    marks = {TermKind.WORD: "{}", TermKind.PHRASE: '"{}"', TermKind.PREFIX: "{}*"}
     return [[marks[term.kind].format(term.text) for term in each] for each in parse(text).clauses]
 
 
@@ -122,7 +122,7 @@ def test_words_phrases_prefixes_and_alternatives(text: str, found: list[list[str
 
 
 def test_prefix_has_two_letters():
-    assert [term.kind for term in parse("c* co* *").terms] == [Kind.WORD, Kind.PREFIX]
+    assert [term.kind for term in parse("c* co* *").terms] == [TermKind.WORD, TermKind.PREFIX]
 
 
 @pytest.mark.parametrize("text", ["a -b", "a NOT b", "-b a"])

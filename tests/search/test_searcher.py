@@ -13,8 +13,17 @@ import pytest
 from krowlspider.errors import KrowlError
 from krowlspider.search.opened import SearchError
 from krowlspider.search.query import parse
-from krowlspider.search.schema import CJK, FOLDED, RANKS, SEGMENTS, STATE, Place, analysers, tantivy
-from krowlspider.search.searcher import RANKED_MAX, Found, Searcher
+from krowlspider.search.schema import (
+    CJK,
+    FOLDED,
+    RANKS,
+    SEGMENTS,
+    STATE,
+    CapturePlace,
+    analysers,
+    tantivy,
+)
+from krowlspider.search.searcher import RANKED_MAX, Searcher, SearchResults
 from krowlspider.search.snippets import joined
 from tests.archive.captures import Odd, capture, written
 from tests.catalogue.warcs import archived, fetch
@@ -48,7 +57,7 @@ def searcher(tmp_path_factory: pytest.TempPathFactory) -> Searcher:
     return Searcher(index(tmp_path_factory.mktemp("index"), PAGES))
 
 
-def urls(found: Found) -> list[str]:
+def urls(found: SearchResults) -> list[str]:
     return [each.url for each in found.results]
 
 
@@ -202,7 +211,7 @@ def _places(file: Path):
         if line:
             fields = json.loads(line.split(" ", 2)[2])
             name = f"warc/{file.name}"
-            yield Place(0, name, int(fields["offset"]), int(fields["length"]))
+            yield CapturePlace(0, name, int(fields["offset"]), int(fields["length"]))
 
 
 @pytest.mark.parametrize(
@@ -220,7 +229,7 @@ def test_place_outside_of_the_crawl_is_not_read(tmp_path: Path, name: str, text:
     [inside] = archived(tmp_path / "job" / "warc", [made])
     shutil.copytree(inside.parent, tmp_path / "warc")
     [place] = _places(inside)
-    place = Place(0, name.format(inside.name, folder=tmp_path), place.offset, place.length)
+    place = CapturePlace(0, name.format(inside.name, folder=tmp_path), place.offset, place.length)
     page = Page("https://a.test/", "Title", "word", place=place)
     searcher = Searcher(index(tmp_path / "index", [page], [tmp_path / "job"]))
     assert joined(searcher.search(parse("word")).results[0].snippet) == (text or "")

@@ -13,7 +13,7 @@ from krowlspider.errors import KrowlError
 from krowlspider.search.watch import watched
 
 if TYPE_CHECKING:
-    from krowlspider.search.watch import Watch
+    from krowlspider.search.watch import PageWatch
 
 KEY = bytes(range(16))
 
@@ -22,7 +22,7 @@ KEY = bytes(range(16))
     ("number", "reason"), [(signal.SIGSEGV, "crashed"), (signal.SIGPROF, "took too long")]
 )
 def test_a_page_that_ends_the_builder_is_named(number: int, reason: str):
-    def build(watch: Watch) -> str | None:
+    def build(watch: PageWatch) -> str | None:
         assert watch.reading(bytes(16)) is None
         watch.read()
         if (found := watch.reading(KEY)) is None:
@@ -34,7 +34,7 @@ def test_a_page_that_ends_the_builder_is_named(number: int, reason: str):
 
 
 def test_a_builder_that_somebody_kills_is_not_started_again():
-    def build(watch: Watch) -> None:
+    def build(watch: PageWatch) -> None:
         watch.reading(KEY)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -43,7 +43,7 @@ def test_a_builder_that_somebody_kills_is_not_started_again():
 
 
 def test_a_crash_between_two_pages_is_no_fault_of_a_page():
-    def build(watch: Watch) -> None:
+    def build(watch: PageWatch) -> None:
         watch.reading(KEY)
         watch.read()
         faulthandler.disable()
@@ -54,7 +54,7 @@ def test_a_crash_between_two_pages_is_no_fault_of_a_page():
 
 
 def test_errors_for_a_person_reach_the_parent():
-    def build(watch: Watch) -> None:
+    def build(watch: PageWatch) -> None:
         raise KrowlError("no index here")
 
     with pytest.raises(KrowlError, match="no index here"):

@@ -11,7 +11,7 @@ from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store.schema import PAGES, host_key
 from krowlspider.politeness.delay import PARKED
-from krowlspider.search.schema import SEGMENTS, Place, open_index
+from krowlspider.search.schema import SEGMENTS, CapturePlace, open_index
 from krowlspider.urls.canonical import host_of
 from tests.archive.captures import STARTED
 from tests.catalogue.warcs import fetch
@@ -88,7 +88,7 @@ def stored(folder: Path, *asked: tuple[str, str]) -> Stored:
     documents = {}
     for _, address in everything:
         fields = searcher.doc(address).to_dict()
-        fields["place"] = [Place.load(each) for each in fields["place"]]
+        fields["place"] = [CapturePlace.load(each) for each in fields["place"]]
         assert fields["url"][0] not in documents, "a page has two documents"
         documents[fields["url"][0]] = fields
     terms = {}

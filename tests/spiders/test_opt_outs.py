@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from krowlspider.corpus.sites.answers import AI, TDM_FILE
 from krowlspider.corpus.sites.index import SiteIndex, findings
+from krowlspider.corpus.sites.terms import AI, TDM_FILE
 from krowlspider.spiders.sitemaps import PATHS
 from tests.corpus.test_sites import Sites
 from tests.support.crawls import anchors, crawl_of, page, pages

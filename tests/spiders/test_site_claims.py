@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from krowlspider.frontier.pages.hinted import Hint
-from krowlspider.recrawl.hints import Source
+from krowlspider.recrawl.hints import HintSource
 from krowlspider.spiders.site_claims import SiteClaims
 from krowlspider.urls.page.sitemap import Sitemap
 from krowlspider.urls.page.sitemap_xml import Claim
@@ -27,22 +27,22 @@ def hints(*claims: Claim, kind: str = "urlset", now: float = NOW) -> list[Hint]:
 @pytest.mark.parametrize(
     ("kind", "source"),
     [
-        ("urlset", Source.LASTMOD),
-        ("sitemapindex", Source.LASTMOD),
-        ("rss", Source.FEED),
-        ("feed", Source.FEED),
-        ("jsonfeed", Source.FEED),
+        ("urlset", HintSource.LASTMOD),
+        ("sitemapindex", HintSource.LASTMOD),
+        ("rss", HintSource.FEED),
+        ("feed", HintSource.FEED),
+        ("jsonfeed", HintSource.FEED),
     ],
 )
-def test_the_last_date_of_an_entry_counts(kind: str, source: Source) -> None:
+def test_the_last_date_of_an_entry_counts(kind: str, source: HintSource) -> None:
     claim = Claim(ONE, ("2019-12-31", "2020-01-01T12:00:00Z", "2019", "never"))
     assert hints(claim, kind=kind) == [Hint(ONE.encode(), source, NOW)]
 
 
 def test_date_and_frequency_are_two_hints() -> None:
     assert hints(Claim(ONE, ("2020-01-01",), "daily")) == [
-        Hint(ONE.encode(), Source.LASTMOD, NOW - DAY / 2),
-        Hint(ONE.encode(), Source.CHANGEFREQ, DAY),
+        Hint(ONE.encode(), HintSource.LASTMOD, NOW - DAY / 2),
+        Hint(ONE.encode(), HintSource.CHANGEFREQ, DAY),
     ]
 
 

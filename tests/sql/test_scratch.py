@@ -7,7 +7,7 @@ import tempfile
 import time
 from typing import TYPE_CHECKING
 
-from krowlspider.sql.running import remove_left, scratch_folder
+from krowlspider.sql.execution import remove_left, scratch_folder
 
 if TYPE_CHECKING:
     from pathlib import Path

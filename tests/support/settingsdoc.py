@@ -27,7 +27,7 @@ GB, TB; KiB, MiB, GiB, TiB).
 
 A variable of the environment gives a setting too, by its name: each `KROWL_` setting, `JOBDIR`,
 `REDIS_URL` and `REDIS_URL_FILE`. It replaces the default, and what `settings.py` has. `-s` and the
-`custom_settings` of a spider replace it. An empty variable is as good as none.
+`custom_settings` of a spider replace it. An empty variable counts as unset.
 
 Values of `KROWL_` settings are checked when a crawl starts. An unknown `KROWL_` name or an
 impossible value stops the start with exit code 2. Scrapy's other settings work as [Scrapy documents

@@ -14,8 +14,8 @@ import brotli
 import trustme
 from backports import zstd
 
-from krowlspider.corpus.pages import NoPage, page_of
-from krowlspider.corpus.pages import records as corpus_records
+from krowlspider.corpus.warc_pages import NoPage, page_of
+from krowlspider.corpus.warc_pages import records as corpus_records
 from krowlspider.fetch.http.decode import decoded
 from krowlspider.views.captures import body, captures, read
 from tests.support.archived import Record, sha1, valid_records

@@ -19,7 +19,7 @@ from krowlspider.archive.tools.check import check_folder
 from krowlspider.frontier.pages.rows import rows_in
 from krowlspider.frontier.store.schema import hints_key
 from krowlspider.frontier.store.store import LevelStore
-from krowlspider.recrawl.hints import Precisions, Source
+from krowlspider.recrawl.hints import HintSource, Precisions
 from krowlspider.recrawl.text import text_digest
 from krowlspider.urls.canonical import host_of
 from tests.mockweb import MockWeb
@@ -259,8 +259,8 @@ def scheduled_with_kills(folder: Path, kills: int, chance: random.Random) -> Non
     assert lost(before, found.rows, clocks.wall()) == []
     assert rows.keys() == told.keys()
     # Hints were compared with what came of them. In few starts, none may come in time.
-    scored = {source for each in found.hints for source in Source if any(each[source])}
-    assert kills < 100 or scored == {Source.LASTMOD, Source.FEED}
+    scored = {source for each in found.hints for source in HintSource if any(each[source])}
+    assert kills < 100 or scored == {HintSource.LASTMOD, HintSource.FEED}
     # All that was due has been asked.
     assert [url for url, row in found.rows.items() if not row.due] == []
     assert untrue(rows, told) == []

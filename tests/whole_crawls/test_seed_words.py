@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from krowlspider.corpus.pages import NoPage, page_of, records
+from krowlspider.corpus.warc_pages import NoPage, page_of, records
 from tests.mockweb import MockWeb
 from tests.support.crawling import scrapy
 from tests.support.crawls import ROBOTS, anchors, crawl_class, dropped, page, pages, refused

@@ -141,7 +141,7 @@ _REFERENCES = {
 _REPEATED_ID = "another record has the same WARC-Record-ID"
 
 
-class RecordIds:
+class SortedRecordIds:
     """The record ids of a folder, kept in sorted files in ``scratch``.
 
     Memory holds about 250 bytes for each record of one file.
@@ -244,7 +244,7 @@ def check_folder(directory: Path, advance: Advance = ignore) -> CheckReport:
         report.warn(path.name, 0, f"a damaged file: {whole}")
     with TemporaryDirectory(prefix="krowlspider-check-") as name:
         scratch = Path(name)
-        ids = RecordIds(scratch)
+        ids = SortedRecordIds(scratch)
         captures: list[Path] = []
         with (scratch / "revisits").open("w+b") as revisits:
             for path in files_in(directory):
@@ -280,7 +280,7 @@ class _FileCheck:
     there is none.
     """
 
-    def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO, ids: RecordIds):
+    def __init__(self, path: Path, report: CheckReport, revisits: BinaryIO, ids: SortedRecordIds):
         self._path = path
         self._report = report
         self._revisits = revisits

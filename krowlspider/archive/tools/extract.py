@@ -34,7 +34,7 @@ _PORT = re.compile(r":[0-9]*$")
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CaptureChoice:
     """Which captures to extract: those that fit every value that is not empty.
 
     ``begin`` and ``end`` are timestamps of 14 digits, both included. ``surt`` is the beginning of a
@@ -87,7 +87,7 @@ class Extracted:
 
 def extract(
     paths: Sequence[Path],
-    choice: Choice,
+    choice: CaptureChoice,
     out: Path,
     compress: Callable[[bytes], bytes],
     *,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int], AbstractContextManager[Advance]]
 
 
-class Pages:
+class PageLists:
     """The lists of pages: seeds and others. Without known seeds all pages are in the first list.
 
     ``main`` is the first page of the URL ``wanted``, else of a seed; None without such a page.
@@ -83,7 +83,7 @@ def _head(identity: str, title: str) -> dict[str, object]:
 def list_pages(
     warc: Path,
     stream: BinaryIO,
-    out: Pages,
+    out: PageLists,
     decode: Decode,
     progress: Progress,
     *,
@@ -258,7 +258,7 @@ _NOT_IN_NAME = re.compile("[^-a-z0-9._/]")
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class PackageFacts:
     """What ``datapackage.json`` says of the package; what is empty is left out.
 
     ``main_page`` is the URL that a viewer opens first. Without it, it is the first seed's page.
@@ -293,7 +293,7 @@ def pack(
     created: float,
     decode: Decode,
     progress: Progress,
-    about: About | None = None,
+    about: PackageFacts | None = None,
 ) -> Packed:
     """Pack finished files, each with its index beside it, durably into ``out``.
 
@@ -313,7 +313,7 @@ def pack(
         no page of the given main page
     :raises OSError: a file cannot be read, or ``out`` cannot be written
     """
-    about = about or About()
+    about = about or PackageFacts()
     packed = Packed()
     with (
         TemporaryDirectory(prefix=".packing-", dir=out.parent) as scratch,
@@ -325,7 +325,7 @@ def pack(
             Path(scratch, "extra").open("w+b") as others,
         ):
             package = _Package(archive, created)
-            pages = Pages(seeds, others, seed_urls(warcs, packed.add_damage), about.main_page)
+            pages = PageLists(seeds, others, seed_urls(warcs, packed.add_damage), about.main_page)
             for warc in warcs:
                 try:
                     stream = warc.open("rb")
@@ -382,7 +382,7 @@ class _Package:
         labelled = f"sha256:{digest.hexdigest()}"
         self._resources.append({"name": name, "path": path, "hash": labelled, "bytes": size})
 
-    def finish(self, software: str, about: About, main: dict[str, str] | None) -> None:
+    def finish(self, software: str, about: PackageFacts, main: dict[str, str] | None) -> None:
         """Write ``datapackage.json``, the list of the resources, and its digest.
 
         ``main`` is the entry of the main page in the list of pages: its URL and date are used.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from krowlspider.archive.cdxj import IndexLine
     from krowlspider.catalogue.sinks import Row
-    from krowlspider.changes.pairs import Body, Pair
+    from krowlspider.changes.pairs import Body, VersionPair
 
 _DECODE = partial(decoded, cap=BODY_MAX)
 
@@ -88,7 +88,7 @@ class _Versions:
         self._files = {index.stem + WARC: index.with_suffix(WARC) for index in indexes}
         self._files[warc.name] = warc
 
-    def compared(self, pair: Pair) -> Compared | None:
+    def compared(self, pair: VersionPair) -> Compared | None:
         """Return how two versions differ, as far as it is known; None if they do not."""
         if not GONE.isdisjoint((pair.before.status, pair.after.status)):
             return Compared()
@@ -112,7 +112,7 @@ class _Versions:
         return body_in(fields, block, _DECODE)
 
 
-def _row(pair: Pair, found: Compared, record_id: str) -> Row:
+def _row(pair: VersionPair, found: Compared, record_id: str) -> Row:
     before, after = pair.before, pair.after
     return {
         "url_surtkey": after.key,

@@ -70,7 +70,7 @@ class PageHead(NamedTuple):
     language: str | None
 
 
-class Link(NamedTuple):
+class CatalogueLink(NamedTuple):
     """A link of a page: its normalised target, its text, and the words of ``rel``."""
 
     target: str
@@ -105,7 +105,7 @@ def head_of(body: bytes, url: str, charset: str | None) -> PageHead:
     )
 
 
-def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
+def links_of(body: bytes, url: str, charset: str | None) -> Iterator[CatalogueLink]:
     """Yield the links of the HTML of ``url`` in their order, the first LINKS_MAX of them."""
     html = bounded_with_link_texts(body)
     [bases], [anchors] = _LINKS.extract_grouped(html, encoding_of(body, charset))
@@ -114,15 +114,15 @@ def links_of(body: bytes, url: str, charset: str | None) -> Iterator[Link]:
         target = normalise(hrefs[0], base)
         if target is not None:
             rel = clean("".join(rels[:1]).lower(), _TEXT_MAX)
-            yield Link(target, clean("".join(texts), _TEXT_MAX) or None, rel or None)
+            yield CatalogueLink(target, clean("".join(texts), _TEXT_MAX) or None, rel or None)
 
 
-def gemtext_links(page: Gemtext, url: str) -> Iterator[Link]:
+def gemtext_links(page: Gemtext, url: str) -> Iterator[CatalogueLink]:
     """Yield the links of a page of gemtext in their order, the first LINKS_MAX of them."""
     for link in page.links[:LINKS_MAX]:
         target = normalise_archived(link.url_reference, url)
         if target is not None:
-            yield Link(target, clean(link.text, _TEXT_MAX) or None, None)
+            yield CatalogueLink(target, clean(link.text, _TEXT_MAX) or None, None)
 
 
 def languages_of_text(text: str) -> str | None:

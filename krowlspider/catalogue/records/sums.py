@@ -75,7 +75,7 @@ class _Page(Struct, gc=False):
     tag: str | None = None
 
 
-class Pages:
+class PageSums:
     """Keeps the state of each page of the file ``filename``. Answers to POST and robots.txt are no
     pages."""
 

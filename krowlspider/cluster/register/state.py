@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from krowlspider.cluster.membership import ClusterError
 from krowlspider.cluster.register.lease import PENDING, NodeInfo
 from krowlspider.cluster.register.port import Register, step, unchanged
-from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.claims import ClusterView, RegisterReading
 from krowlspider.cluster.ring.live_members import RegisterEntry, dead_record
 from krowlspider.cluster.ring.ring import BadRecordError, Member, MemberRecord, Ring, load_counters
 
@@ -96,9 +96,9 @@ class RegisterState:
 
     def fetcher(self, domain: str) -> str | None:
         """Return the member that may fetch a domain now, None while it is handed over."""
-        reading = Reading.of(self.epoch, self.members)
+        reading = RegisterReading.of(self.epoch, self.members)
         live = (record for record in self.members.values() if not record.dead)
-        views = (View(record.member.id, reading, record.claims) for record in live)
+        views = (ClusterView(record.member.id, reading, record.claims) for record in live)
         return next((view.own for view in views if view.may_fetch(domain)), None)
 
 

@@ -36,7 +36,7 @@ _CACHED = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class RegisterReading:
     """The register at one moment: ``members`` are not leaving, ``claims`` are of all members.
 
     ``epoch`` grows with each change. The ``dead`` have no lease and are waited for.
@@ -48,7 +48,7 @@ class Reading:
     dead: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, epoch: int, records: Mapping[str, MemberRecord]) -> Reading:
+    def of(cls, epoch: int, records: Mapping[str, MemberRecord]) -> RegisterReading:
         staying = tuple(record.member for record in records.values() if not record.leaving)
         claims = {node: record.claims for node, record in records.items()}
         dead = frozenset(node for node, record in records.items() if record.dead)
@@ -59,14 +59,14 @@ class Reading:
         return Ring(self.members or (Member(own),))
 
 
-class View:
+class ClusterView:
     """The cluster as node ``own`` saw it last; immutable.
 
     ``ring`` has the members that are not leaving, or this node alone if all leave, so that what it
     has stays there. ``in_force`` are its claims in force. A node that is ``leaving`` owns nothing.
     """
 
-    def __init__(self, own: str, reading: Reading, in_force: Claims) -> None:
+    def __init__(self, own: str, reading: RegisterReading, in_force: Claims) -> None:
         self.own = own
         self.reading = reading
         self.in_force = in_force
@@ -129,12 +129,12 @@ class Claimant:
 
     def __init__(self, own: str) -> None:
         self.own = own
-        self.view: View | None = None
+        self.view: ClusterView | None = None
         # Our claims in the register; None between the begin and the confirmation of a publish.
         self._stored: Claims | None = None
         self._begun: Claims | None = None
 
-    def update(self, reading: Reading) -> None:
+    def update(self, reading: RegisterReading) -> None:
         """Take a reading, unless it is older. Without this node, no claim is in force."""
         if self.view is None or reading.epoch >= self.view.reading.epoch:
             self._apply(reading, () if self.view is None else self.view.in_force)
@@ -155,7 +155,7 @@ class Claimant:
         if self.view is not None:
             old = self.view.in_force
             both = (*self._locked(old, claims), *self._locked(claims, old))
-            self.view = View(self.own, self.view.reading, tuple(dict.fromkeys(both)))
+            self.view = ClusterView(self.own, self.view.reading, tuple(dict.fromkeys(both)))
 
     def leave(self) -> Claims:
         """Begin to leave. Return the claims to publish: they lock what is to be handed over."""
@@ -163,7 +163,7 @@ class Claimant:
         self.begin(claims)
         return claims
 
-    def confirm(self, reading: Reading) -> None:
+    def confirm(self, reading: RegisterReading) -> None:
         """Take a reading that was made after the last begun publish was stored."""
         claims, self._begun = self._begun, None
         if claims is not None and self.view is not None:
@@ -175,7 +175,7 @@ class Claimant:
         self._begun = self._stored = None
         if self.view is not None:
             last = self.view.reading
-            self.view = View(self.own, replace(last, epoch=-1), ())
+            self.view = ClusterView(self.own, replace(last, epoch=-1), ())
 
     def _locks(self) -> Claims:
         """Return the claims that lock what this node has; without a lease, the stored ones."""
@@ -183,7 +183,7 @@ class Claimant:
             return ()
         return self.view.in_force or self.view.reading.claims.get(self.own, ())
 
-    def _apply(self, reading: Reading, claims: Claims) -> None:
+    def _apply(self, reading: RegisterReading, claims: Claims) -> None:
         stored = reading.claims.get(self.own)
         if stored is None:
             self.give_up()
@@ -191,7 +191,7 @@ class Claimant:
         if self._begun is None:
             self._stored = stored
         # Other nodes do not respect what the register has lost.
-        self.view = View(self.own, reading, self._locked(claims, stored))
+        self.view = ClusterView(self.own, reading, self._locked(claims, stored))
 
     def _locked(self, rings: Claims, claims: Claims) -> Claims:
         """Return the rings whose domains of ours are all locked by one of the claims."""

@@ -155,7 +155,7 @@ def decode_order(data: bytes) -> OrderAsk | OrderReply:
 
 if TYPE_CHECKING:
     Plain = Mapping[str, Value]
-    Outcome = Mapping[str, Value | list[str]]
+    OrderFields = Mapping[str, Value | list[str]]
 
 # Seconds that a reply may take. A client of the API is answered within five.
 WAIT = 4.0
@@ -182,7 +182,7 @@ class OrderPost(MemoryOutbox):
         self._numbers = count(secrets.randbits(51))
         self._asked: dict[int, asyncio.Future[OrderReply]] = {}
 
-    async def ask(self, node: str, who: str, name: str, fields: Plain) -> Outcome:
+    async def ask(self, node: str, who: str, name: str, fields: Plain) -> OrderFields:
         """Have a node carry an order out; return its outcome, which is durable there.
 
         :raises OwnerError: the node cannot carry it out, or does not answer
@@ -224,7 +224,7 @@ class OrderPost(MemoryOutbox):
             asked.set_result(reply)
 
 
-def reply_to(order: OrderAsk, carry_out: Callable[[OrderAsk], Outcome]) -> OrderReply:
+def reply_to(order: OrderAsk, carry_out: Callable[[OrderAsk], OrderFields]) -> OrderReply:
     """Carry an order of another node out, and return the reply, which is to be sent.
 
     ``carry_out`` returns the outcome. It raises `OwnerError` if the order cannot be carried out.

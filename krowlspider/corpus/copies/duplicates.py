@@ -28,7 +28,7 @@ from krowlspider.corpus.copies.fingerprints import (
     overlap,
     sketch,
 )
-from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.place import PagePlace
 from krowlspider.corpus.copies.versions import (
     LAST,
     NO_URL,
@@ -67,13 +67,13 @@ _NONE = bytes(PLACES)
 _HEAD = PLACES + len(NO_URL)
 
 
-class Found(NamedTuple):
+class DuplicateMatch(NamedTuple):
     """The page for which another is left out, and the rule.
 
     ``overlap`` is the share of their sequences of words that near duplicates have in common.
     """
 
-    place: Place
+    place: PagePlace
     rule: str
     overlap: float | None = None
 
@@ -81,7 +81,7 @@ class Found(NamedTuple):
 class _Near(NamedTuple):
     """A page that has enough in common with another, and whether both are of one URL."""
 
-    place: Place
+    place: PagePlace
     overlap: float
     is_version: bool
 
@@ -102,8 +102,8 @@ class DuplicateIndex:
         self._apart = 0 if similarity is None else bits_apart(similarity)
 
     def take(
-        self, place: Place, fingerprints: Fingerprints, version: Version | None = None
-    ) -> Found | None:
+        self, place: PagePlace, fingerprints: Fingerprints, version: Version | None = None
+    ) -> DuplicateMatch | None:
         """Return the page that this one repeats. If there is none, remember it and return None.
 
         Without a ``version``, the page is one of no URL.
@@ -118,8 +118,8 @@ class DuplicateIndex:
         self,
         fingerprints: Fingerprints,
         version: Version | None,
-        counts: Callable[[Place], bool] = lambda _: True,
-    ) -> Found | None:
+        counts: Callable[[PagePlace], bool] = lambda _: True,
+    ) -> DuplicateMatch | None:
         """Return the remembered page that a page repeats: the same text, or else the most similar.
 
         If that is another version of its URL, the page is a new version, and repeats none. Near
@@ -128,10 +128,10 @@ class DuplicateIndex:
         if version is not None:
             known = self.versions.known(version)
             if known is not None and counts(known):
-                return Found(known, KNOWN_VERSION)
+                return DuplicateMatch(known, KNOWN_VERSION)
         stored = self.db.get(_EXACT + fingerprints.exact)
         if stored is not None:
-            return Found(Place.load(stored[_HEAD:]), DUPLICATE)
+            return DuplicateMatch(PagePlace.load(stored[_HEAD:]), DUPLICATE)
         near = min(
             (each for each in self._similar(fingerprints, _url(version)) if counts(each.place)),
             key=lambda each: (-each.overlap, not each.is_version, each.place),
@@ -139,10 +139,10 @@ class DuplicateIndex:
         )
         if near is None or near.is_version:
             return None
-        return Found(near.place, NEAR_DUPLICATE, near.overlap)
+        return DuplicateMatch(near.place, NEAR_DUPLICATE, near.overlap)
 
     def remember(
-        self, batch: Any, place: Place, fingerprints: Fingerprints, version: Version | None
+        self, batch: Any, place: PagePlace, fingerprints: Fingerprints, version: Version | None
     ) -> None:
         """Add a page, which repeats no other, with a batch of ``db``."""
         exact, minhash = fingerprints.exact, fingerprints.minhash
@@ -177,7 +177,7 @@ class DuplicateIndex:
             share = overlap(stored[:PLACES], minhash)
             if share >= self._similarity:
                 is_version = stored[PLACES:_HEAD] == url != NO_URL
-                yield _Near(Place.load(stored[_HEAD:]), round(share, 3), is_version)
+                yield _Near(PagePlace.load(stored[_HEAD:]), round(share, 3), is_version)
 
     def sync(self) -> None:
         """Make what is remembered durable."""
@@ -202,7 +202,7 @@ _CANONICAL, _UNNAMED, _OTHER = b"\0", b"\1", b"\2"
 _PART = 10_000
 
 
-class About(msgspec.Struct):
+class RecordFacts(msgspec.Struct):
     """What rules need to know of a record."""
 
     url: str
@@ -213,17 +213,17 @@ class About(msgspec.Struct):
 class _Page(NamedTuple):
     """``name`` is the digest of its URL in normal form."""
 
-    place: Place
+    place: PagePlace
     fingerprints: Fingerprints
     name: bytes
     version: Version
 
 
-def _shortest(about: About) -> bytes:
+def _shortest(about: RecordFacts) -> bytes:
     return len(about.url).to_bytes(4, "big")
 
 
-def _canonical(about: About) -> bytes:
+def _canonical(about: RecordFacts) -> bytes:
     if not about.canonical:
         return _UNNAMED
     return _CANONICAL if about.canonical == _normal(about.url) else _OTHER
@@ -233,7 +233,7 @@ def _normal(url: str) -> str:
     return normalise(url) or url
 
 
-_RANKS: dict[str, Callable[[About], bytes]] = {
+_RANKS: dict[str, Callable[[RecordFacts], bytes]] = {
     FIRST: lambda _: b"",
     "oldest": lambda _: b"",
     "canonical": _canonical,
@@ -242,19 +242,19 @@ _RANKS: dict[str, Callable[[About], bytes]] = {
 KEEP = tuple(_RANKS)
 
 _line = msgspec.json.Decoder(Line).decode
-_about = msgspec.json.Decoder(About).decode
+_about = msgspec.json.Decoder(RecordFacts).decode
 _pack = msgspec.msgpack.Encoder().encode
 _page = msgspec.msgpack.Decoder(_Page).decode
-_found = msgspec.msgpack.Decoder(Found).decode
+_found = msgspec.msgpack.Decoder(DuplicateMatch).decode
 
 
 class Copies(Protocol):
     """Says of each page which one it repeats."""
 
-    def repeated_by(self, place: Place, line: Line) -> Found | None:
+    def repeated_by(self, place: PagePlace, line: Line) -> DuplicateMatch | None:
         """Return the page that is kept in the place of this one; None if this one is kept."""
 
-    def previous(self, place: Place, line: Line) -> str | None:
+    def previous(self, place: PagePlace, line: Line) -> str | None:
         """Return the record id of the version before a page that is kept; None if it is the first
         version of its URL."""
 
@@ -269,11 +269,11 @@ class FirstCopies:
         self._index = index
         self._exact = exact
 
-    def repeated_by(self, place: Place, line: Line) -> Found | None:
+    def repeated_by(self, place: PagePlace, line: Line) -> DuplicateMatch | None:
         prints = _fingerprints(place, line, exact=self._exact)
         return self._index.take(place, prints, version_of(line))
 
-    def previous(self, place: Place, line: Line) -> str | None:
+    def previous(self, place: PagePlace, line: Line) -> str | None:
         return self._index.versions.previous(place, version_of(line), place.is_behind)
 
     def sync(self) -> None:
@@ -314,7 +314,7 @@ class RankedCopies:
         """Add the pages of a slice, whose lines are in the folder ``work``. Raises OSError."""
         with self._db.write_batch(transaction=True) as batch:
             for line in map(_line, read_lines(work / (part.name + LINES))):
-                place = Place(part.file, line.offset, line.number)
+                place = PagePlace(part.file, line.offset, line.number)
                 if self._is_last_alone and line.fetch is not None:
                     self._versions.add_fetch(batch, place, line)
                 if line.refusal is not None or line.is_revisit:
@@ -327,7 +327,7 @@ class RankedCopies:
                     batch.put(_NAMED + url_digest(about.canonical), b"")
             batch.put(_ADDED + part.name.encode(), b"")
 
-    def _key(self, about: About, place: Place) -> bytes:
+    def _key(self, about: RecordFacts, place: PagePlace) -> bytes:
         """Return a key by whose order pages are compared: equal ranks by date, then by place."""
         date = b"" if self._is_by_place else date_digits(about.date)
         return _RANK + self._rank(about) + date + place.sortable()
@@ -366,18 +366,18 @@ class RankedCopies:
                 batch.put(_LOST + page.place.dump(), _pack(found))
             batch.put(_POSITION, key)
 
-    def _left_out(self, page: _Page) -> Found | None:
+    def _left_out(self, page: _Page) -> DuplicateMatch | None:
         """Return the last version of a page's URL, if the page is another."""
         last = self._versions.last(page.version.url)
         if last is None or last.place == page.place:
             return None
         is_same = last.core == page.version.core
-        return Found(last.place, KNOWN_VERSION if is_same else OLDER_VERSION)
+        return DuplicateMatch(last.place, KNOWN_VERSION if is_same else OLDER_VERSION)
 
-    def previous(self, place: Place, line: Line) -> str | None:
+    def previous(self, place: PagePlace, line: Line) -> str | None:
         return self._versions.previous(place, version_of(line), lambda _: True)
 
-    def repeated_by(self, place: Place, line: Line) -> Found | None:
+    def repeated_by(self, place: PagePlace, line: Line) -> DuplicateMatch | None:
         value = self._db.get(_LOST + place.dump())
         return None if value is None else _found(value)
 
@@ -385,6 +385,6 @@ class RankedCopies:
         """Do nothing: `choose` made its decisions durable."""
 
 
-def _fingerprints(place: Place, line: Line, *, exact: bool) -> Fingerprints:
+def _fingerprints(place: PagePlace, line: Line, *, exact: bool) -> Fingerprints:
     prints = Fingerprints(line.exact, line.minhash, line.core)
     return prints if exact else prints._replace(exact=xxh3_128_digest(place.dump()))

@@ -13,7 +13,7 @@ import msgspec
 from xxhash import xxh3_128_digest
 
 from krowlspider.archive.payload import parsed
-from krowlspider.corpus.copies.place import Place
+from krowlspider.corpus.copies.place import PagePlace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,7 +59,7 @@ class _Fetch(NamedTuple):
 class Last(NamedTuple):
     """The version that a URL had last: where it was fetched first, and its text."""
 
-    place: Place
+    place: PagePlace
     core: bytes
 
 
@@ -92,12 +92,12 @@ class Versions:
     def __init__(self, db: Any):
         self._db = db
 
-    def known(self, version: Version) -> Place | None:
+    def known(self, version: Version) -> PagePlace | None:
         """Return the place where the URL had this text first; None if it is new."""
         stored = self._db.get(_TEXT + version.url + version.core)
-        return None if stored is None else Place.load(stored)
+        return None if stored is None else PagePlace.load(stored)
 
-    def remember(self, batch: Any, place: Place, version: Version) -> None:
+    def remember(self, batch: Any, place: PagePlace, version: Version) -> None:
         """Add a version with a batch."""
         url = version.url
         is_first = self._db.get(_URL + url) is None
@@ -106,7 +106,7 @@ class Versions:
         batch.put(_VERSION + url + version.date + place.sortable(), version.record_id.encode())
 
     def previous(
-        self, place: Place, version: Version, counts: Callable[[Place], bool]
+        self, place: PagePlace, version: Version, counts: Callable[[PagePlace], bool]
     ) -> str | None:
         """Return the id of the record of the version before this one in time; None without one.
 
@@ -119,12 +119,12 @@ class Versions:
         stop = start + version.date + place.sortable()
         with self._db.iterator(start=start, stop=stop, reverse=True) as versions:
             for key, record_id in versions:
-                if counts(Place.of_sortable(key[len(start) + _DIGITS :])):
+                if counts(PagePlace.of_sortable(key[len(start) + _DIGITS :])):
                     found: str = record_id.decode()
                     return found
         return None
 
-    def add_fetch(self, batch: Any, place: Place, line: Line) -> None:
+    def add_fetch(self, batch: Any, place: PagePlace, line: Line) -> None:
         """Note a fetch, from which `last` is found: a page, or a revisit."""
         fetch = line.fetch
         assert fetch is not None
@@ -160,7 +160,7 @@ class Versions:
                         again.setdefault(fetch.payload, rest)
                     continue
                 when = again.get(fetch.payload, rest)
-                place = Place.of_sortable(rest[_DIGITS:])
+                place = PagePlace.of_sortable(rest[_DIGITS:])
                 if best is None or when > best[0]:
                     best = when, Last(place, fetch.core)
                 elif fetch.core and fetch.core == best[1].core:

@@ -39,8 +39,15 @@ from krowlspider.corpus.optouts import (
     terms_in,
     uses_of,
 )
-from krowlspider.corpus.pages import BLOCK_MAX, SEGMENT, Page, codings_of, head_of, records
-from krowlspider.corpus.sites.answers import FILES, LICENCE, READ_MAX, Site, site_of
+from krowlspider.corpus.sites.terms import FILES, LICENCE, READ_MAX, SiteTerms, site_of
+from krowlspider.corpus.warc_pages import (
+    BLOCK_MAX,
+    SEGMENT,
+    CapturedPage,
+    codings_of,
+    head_of,
+    records,
+)
 from krowlspider.urls.canonical import host_of, normalise
 
 if TYPE_CHECKING:
@@ -86,9 +93,9 @@ class Finding(msgspec.Struct):
     path: str
     date: str
     offset: int
-    site: Site
+    site: SiteTerms
     payload: str = ""
-    others: dict[str, Site] = {}
+    others: dict[str, SiteTerms] = {}
     is_revisit: bool = False
 
 
@@ -274,13 +281,13 @@ class SiteIndex:
             file.write(count.to_bytes(_NUMBER, "big"))
         self._is_published = True
 
-    def _sites(self) -> Iterator[tuple[bytes, list[Site]]]:
+    def _sites(self) -> Iterator[tuple[bytes, list[SiteTerms]]]:
         """Yield (hash of the host, its answers) of hosts that say something, sorted by hash."""
         for key, answers in groupby(self._answers(), key=itemgetter(0)):
             if said := [site for _, site in answers if not site.says_nothing]:
                 yield key, said
 
-    def _answers(self) -> Iterator[tuple[bytes, Site]]:
+    def _answers(self) -> Iterator[tuple[bytes, SiteTerms]]:
         """Yield (hash of the host, answer), one for each path: the newest that is known."""
         for key, newest in groupby(self._db.iterator(prefix=_HOST), key=_of_path):
             found = [msgspec.json.decode(value, type=_Newest) for _, value in newest]
@@ -296,13 +303,13 @@ class SiteIndex:
                     self.unknown += 1
                     self.example = each.finding.host + each.finding.path
 
-    def _resolved(self, finding: Finding) -> Site | None:
+    def _resolved(self, finding: Finding) -> SiteTerms | None:
         """Return the answer in a finding. For a revisit it is that of the response with its
         payload, None if no WARC file has one."""
         if not finding.is_revisit:
             return finding.site
         value = self._db.get(_payload_key(finding.path, finding.payload))
-        return None if value is None else msgspec.json.decode(value, type=Site)
+        return None if value is None else msgspec.json.decode(value, type=SiteTerms)
 
 
 def _payload_key(path: str, payload: str) -> bytes:
@@ -329,23 +336,23 @@ class SiteFile:
     def close(self) -> None:
         self._map.close()
 
-    def answers_for(self, url: str) -> list[Site]:
+    def answers_for(self, url: str) -> list[SiteTerms]:
         """Return the answers of the host of a page."""
         return self._of_host(host_named(url))
 
-    def licence_at(self, url: str) -> Site | None:
+    def licence_at(self, url: str) -> SiteTerms | None:
         """Return the RSL licence that was fetched from a URL, of http or https."""
         found = self._of_host(key_of(url))
         return found[0] if found else None
 
-    def _found(self, host: str) -> list[Site]:
+    def _found(self, host: str) -> list[SiteTerms]:
         wanted = xxh3_64_digest(host.encode())
         place = bisect_left(self._places, wanted, key=lambda n: self._entry(n)[:8])
         if place == len(self._places) or self._entry(place)[:8] != wanted:
             return []
         start = int.from_bytes(self._entry(place)[8:], "big")
         line = self._map[start : self._map.find(b"\n", start)]
-        return msgspec.json.decode(line, type=list[Site])
+        return msgspec.json.decode(line, type=list[SiteTerms])
 
     def _entry(self, number: int) -> bytes:
         start = self._base + _ENTRY * number
@@ -364,7 +371,7 @@ class _Licence(NamedTuple):
     terms: list[UseScope] | None
 
 
-def signals_of(page: Page, found: Document, sites: SiteFile | None) -> list[OptOutSignal]:
+def signals_of(page: CapturedPage, found: Document, sites: SiteFile | None) -> list[OptOutSignal]:
     """Return the signals for a page, sorted, each once for each record that says it.
 
     Without ``sites`` only the page itself counts.
@@ -381,7 +388,7 @@ def signals_of(page: Page, found: Document, sites: SiteFile | None) -> list[OptO
 
 
 def _licensed(
-    page: Page, found: Document, sites: SiteFile | None, answers: list[Site]
+    page: CapturedPage, found: Document, sites: SiteFile | None, answers: list[SiteTerms]
 ) -> Iterator[OptOutSignal]:
     """Yield what licences say: those of the page itself have precedence over those of its site
     (RSL 1.0, section 4.9)."""

@@ -13,9 +13,8 @@ from typing import Any
 from w3lib.encoding import resolve_encoding
 
 from krowlspider.corpus.optouts import Licences, licences_in
-from krowlspider.corpus.pages import Page, Unreadable
 from krowlspider.corpus.text.extractors import (
-    Source,
+    TextSource,
     links,
     links_of,
     markdown,
@@ -23,6 +22,7 @@ from krowlspider.corpus.text.extractors import (
     read_head,
     short,
 )
+from krowlspider.corpus.warc_pages import CapturedPage, Unreadable
 from krowlspider.errors import need
 from krowlspider.gemini import gemtext
 from krowlspider.urls.canonical import normalise_archived
@@ -271,11 +271,11 @@ class Document:
     encoding: str
     metas: list[tuple[str, str]] = field(default_factory=list)
     fields: dict[str, Any] = field(default_factory=dict)
-    source: Source | None = None
+    source: TextSource | None = None
     licences: Licences = field(default_factory=Licences)
 
 
-def document(page: Page, reading: Reading) -> Document:
+def document(page: CapturedPage, reading: Reading) -> Document:
     """Return the document in a page. Whatever the bytes are, some text is found."""
     encoding, html = decoded(page.body, page.charset)
     tree = need("resiliparse.parse.html").HTMLTree.parse(html)
@@ -284,7 +284,7 @@ def document(page: Page, reading: Reading) -> Document:
     licences = licences_in(tree, html, page.url)
     if reading.links:
         fields["links"] = links(tree, page.url)
-    source = Source(tree, html, page.url, reading.extractor)
+    source = TextSource(tree, html, page.url, reading.extractor)
     text = plain_text(source)
     language, confidence = detected(text)
     made_of = source if reading.markdown else None
@@ -298,7 +298,7 @@ def with_markdown(found: Document) -> Document:
     return replace(found, text=markdown(found.source))
 
 
-def pdf_document(page: Page) -> Document:
+def pdf_document(page: CapturedPage) -> Document:
     """Return the document in a PDF.
 
     :raises Unreadable: it is no PDF, or needs a password
@@ -334,7 +334,7 @@ def pdf_document(page: Page) -> Document:
     return found
 
 
-def gemtext_document(page: Page, reading: Reading) -> Document:
+def gemtext_document(page: CapturedPage, reading: Reading) -> Document:
     """Return the document in a page of gemtext. Whatever the bytes are, some text is found."""
     encoding, text = decoded(page.body, page.charset)
     read = gemtext.read(text, page.url)

@@ -57,14 +57,14 @@ _DATE = re.compile(
 _DATES = {"datePublished": "published", "dateModified": "modified"}
 
 
-class Pair(msgspec.Struct):
+class NameValue(msgspec.Struct):
     """A name and its value."""
 
     name: str
     value: str
 
 
-class Link(msgspec.Struct):
+class CorpusLink(msgspec.Struct):
     """A link of a page."""
 
     url: str
@@ -94,7 +94,7 @@ def read_head(tree: Any, html: str, url: str) -> tuple[dict[str, Any], list[tupl
     return fields, metas
 
 
-def links(tree: Any, url: str) -> list[Link]:
+def links(tree: Any, url: str) -> list[CorpusLink]:
     """Return the links of a page with their texts, each URL and text once, in their order."""
     nodes = tree.document.query_selector_all("a[href]").values()
     pairs = ((node.getattr("href") or "", node.text or "") for node in nodes)
@@ -103,7 +103,7 @@ def links(tree: Any, url: str) -> list[Link]:
 
 def links_of(
     references: Iterable[tuple[str, str]], url: str, resolve: Callable[[str, str], str | None]
-) -> list[Link]:
+) -> list[CorpusLink]:
     """Return what `links` does, of pairs of reference and text; ``resolve`` makes a URL of a
     reference, as `normalise`."""
     found: dict[tuple[str, str], None] = {}
@@ -112,7 +112,7 @@ def links_of(
             found[target, short(text)] = None
         if len(found) == _LINKS_MAX:
             break
-    return [Link(*each) for each in found]
+    return [CorpusLink(*each) for each in found]
 
 
 def _read_metas(tree: Any, fields: dict[str, Any]) -> list[tuple[str, str]]:
@@ -127,7 +127,7 @@ def _read_metas(tree: Any, fields: dict[str, Any]) -> list[tuple[str, str]]:
         value = next((first[name] for name in names if name in first), "")
         if value:
             fields[wanted] = short(value)
-    graph = [Pair(short(name[3:]), short(text)) for name, text in metas if name[:3] == "og:"]
+    graph = [NameValue(short(name[3:]), short(text)) for name, text in metas if name[:3] == "og:"]
     if graph:
         fields["open_graph"] = graph[:_PAIRS_MAX]
     return metas
@@ -144,7 +144,7 @@ def _read_link(link: Any, url: str, fields: dict[str, Any]) -> None:
     elif "alternate" in rel and (language := link.getattr("hreflang")) is not None:
         known = fields.setdefault("hreflang", [])
         if len(known) < _PAIRS_MAX:
-            known.append(Pair(short(language), normalise(href, url) or short(href)))
+            known.append(NameValue(short(language), normalise(href, url) or short(href)))
 
 
 def _read_json_ld(script: Any, fields: dict[str, Any]) -> None:
@@ -166,7 +166,7 @@ def _read_json_ld(script: Any, fields: dict[str, Any]) -> None:
                     known.append(name)
         values = {key: value for key in _LD_MAIN if (value := _ld_text(item.get(key)))}
         main = fields.setdefault("json_ld_fields", [])
-        main += [Pair(*each) for each in values.items() if len(main) < _PAIRS_MAX]
+        main += [NameValue(*each) for each in values.items() if len(main) < _PAIRS_MAX]
         for name, key in _LD_FIELDS.items():
             if key in values:
                 fields.setdefault(name, values[key])
@@ -214,7 +214,7 @@ _FILLED = 20
 
 
 @dataclass(slots=True)
-class Source:
+class TextSource:
     """What the text of a page is made of. ``has_part``: only its main part is left in the tree."""
 
     tree: Any
@@ -224,7 +224,7 @@ class Source:
     has_part: bool = False
 
 
-def plain_text(source: Source) -> str:
+def plain_text(source: TextSource) -> str:
     """Return the main text of a page, without the heading that its title has; changes the tree."""
     if source.extractor == "trafilatura":
         return _by_trafilatura(source.html)
@@ -236,7 +236,7 @@ def plain_text(source: Source) -> str:
     return without_noise(text)
 
 
-def _whole(source: Source) -> str:
+def _whole(source: TextSource) -> str:
     """Return what resiliparse takes for the main text; ``source`` is of the whole page then."""
     if source.has_part:
         # What had most of the paragraphs was no text: captions, or a dialogue.
@@ -250,7 +250,7 @@ def _whole(source: Source) -> str:
     return max(text, _extracted(source, noscript=True), key=len) if len(text) < _FEW else text
 
 
-def markdown(source: Source) -> str:
+def markdown(source: TextSource) -> str:
     """Return the main text with headings, lists, tables and code as Markdown; changes the tree.
 
     Call `plain_text` first. Characters with a meaning in Markdown are not escaped.
@@ -283,7 +283,7 @@ def _by_trafilatura(html: str, **options: Any) -> str:
     return extract(html, include_comments=False, **options) or ""
 
 
-def _extracted(source: Source, **options: bool) -> str:
+def _extracted(source: TextSource, **options: bool) -> str:
     # Its own rules for what is no text take four times as long as the rest.
     text: str = need("resiliparse.extract.html2text").extract_plain_text(
         source.tree, main_content=not source.has_part, preserve_formatting=True, alt_texts=False,

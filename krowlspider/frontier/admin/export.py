@@ -28,7 +28,7 @@ from krowlspider.frontier.stopped import dropped_in
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import host_in, split_queue_key
 from krowlspider.frontier.store.store import Store, all_entries, delete
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import Absence, PageState
 from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.page.headers import PRICE_MAX
 from krowlspider.urls.seeds import TAG_MAX, Seed, SeedWords, parse_seed, words_of
@@ -61,13 +61,13 @@ class AbsenceLine(Struct, kw_only=True, forbid_unknown_fields=True):
     @classmethod
     def of(cls, absence: Absence) -> Self:
         state: Literal["missing", "moved"] = (
-            "missing" if absence.state is State.MISSING else "moved"
+            "missing" if absence.state is PageState.MISSING else "moved"
         )
         return cls(state=state, answers=absence.answers, since=_date(absence.since))
 
     @property
     def absence(self) -> Absence:
-        return Absence(State[self.state.upper()], self.answers, _seconds(self.since))
+        return Absence(PageState[self.state.upper()], self.answers, _seconds(self.since))
 
 
 class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):

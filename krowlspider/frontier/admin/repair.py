@@ -62,7 +62,7 @@ _KINDS = {
 
 
 @dataclass(slots=True)
-class Found:
+class FrontierRemains:
     """What is left of a frontier.
 
     - ``kept``: keys by kind. ``marked``: seen marks that were made anew.
@@ -87,11 +87,11 @@ class Found:
         return not (self.marked or self.short_hosts or self.unrecorded_hosts)
 
 
-def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int) -> Found:
+def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int) -> FrontierRemains:
     """Make everything agree with the queue entries; the saved seen filter must be removed before.
 
     A host without a record becomes due ``now``, in seconds of the job clock. ``most`` is the length
-    of the lists in `Found`.
+    of the lists in `FrontierRemains`.
     """
     rebuild = _Rebuild(store, hasher, now, most)
     rebuild.clear()
@@ -125,7 +125,7 @@ class _Rebuild:
         self._batch = store.batch()
         self._changes = 0
         self._pages = 0
-        self.found = Found()
+        self.found = FrontierRemains()
 
     def _change(self, key: bytes, value: bytes | None) -> None:
         if value is None:
@@ -249,7 +249,7 @@ class _Rebuild:
 
 # Where LevelDB's repair puts files that it has read, whole or not.
 _LOST = "lost"
-# Hosts in the lists of `Found`.
+# Hosts in the lists of `FrontierRemains`.
 MOST = 10
 _TABLES = (".ldb", ".sst")
 # LevelDB's words for tables that its manifest names and that are missing: db/db_impl.cc.
@@ -272,7 +272,7 @@ class Repaired:
     tables: list[str]
     table_bytes: int
     log_bytes: int
-    found: Found
+    found: FrontierRemains
     missing: int = 0
     cut_bytes: int = 0
 

@@ -10,7 +10,7 @@ from zlib import crc32
 
 import msgspec
 
-from krowlspider.frontier.hosts.table import Event, SchedulingState
+from krowlspider.frontier.hosts.table import HostEvent, SchedulingState
 from krowlspider.frontier.store.schema import PRIORITY_LIMIT
 from krowlspider.politeness.delay import HostRate
 from krowlspider.urls.canonical import authority_of, domain_of
@@ -391,21 +391,21 @@ class Host:
             or self.state is IN_FLIGHT
         )
 
-    def after_change(self) -> Event:
+    def after_change(self) -> HostEvent:
         """Return the event by which the host goes where it belongs, when its due time or what it
         has to fetch has changed."""
         if self.robots.awaited:
-            return Event.AWAITS_ROBOTS
+            return HostEvent.AWAITS_ROBOTS
         if self.queue.queued:
-            return Event.HAS_PAGES
-        return Event.HAS_ROBOTS_FETCHES if self.robots.fetches else Event.HAS_NOTHING
+            return HostEvent.HAS_PAGES
+        return HostEvent.HAS_ROBOTS_FETCHES if self.robots.fetches else HostEvent.HAS_NOTHING
 
-    def after_request(self) -> Event:
+    def after_request(self) -> HostEvent:
         """Return the event by which the host leaves flight, when its request has ended."""
         if self.robots.awaited:
-            return Event.ENDED_AWAITING_ROBOTS
+            return HostEvent.ENDED_AWAITING_ROBOTS
         if self.queue.queued:
-            return Event.ENDED_WITH_PAGES
+            return HostEvent.ENDED_WITH_PAGES
         if self.robots.fetches:
-            return Event.ENDED_WITH_ROBOTS_FETCHES
-        return Event.ENDED_WITH_NOTHING
+            return HostEvent.ENDED_WITH_ROBOTS_FETCHES
+        return HostEvent.ENDED_WITH_NOTHING

@@ -29,7 +29,7 @@ class SchedulingState(_ById):
     SEALED = "sealed"  # on its way to another frontier
 
 
-class Event(_ById):
+class HostEvent(_ById):
     """What can happen to a host."""
 
     # Something to fetch came.
@@ -84,11 +84,11 @@ class IllegalEvent(Exception):
 
 
 # Short names, so that the table can be read as one.
-_S, _E, _F = SchedulingState, Event, Effect
-_Row = dict[Event, tuple[SchedulingState, tuple[Effect, ...]]]
+_S, _E, _F = SchedulingState, HostEvent, Effect
+_Row = dict[HostEvent, tuple[SchedulingState, tuple[Effect, ...]]]
 
 
-def _ignore(state: SchedulingState, *events: Event) -> _Row:
+def _ignore(state: SchedulingState, *events: HostEvent) -> _Row:
     """Return a row of events that change nothing."""
     return dict.fromkeys(events, (state, ()))
 

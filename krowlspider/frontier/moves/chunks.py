@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True, eq=False)
-class Part:
+class ChunkContent:
     """The content of one chunk.
 
     - ``name``: the host. ``transfer``: the id of its hand-over. ``number``: the place of the chunk
@@ -89,7 +89,7 @@ def stays(entry: Entry, identify: Identify) -> bool:
     return False
 
 
-def put_poison(store: Store, part: Part, batch: Batch) -> None:
+def put_poison(store: Store, part: ChunkContent, batch: Batch) -> None:
     """Put the poison of a part into the batch, beside that of this frontier."""
     number = sum(1 for _ in store.keys(poison_prefix(part.name)))
     for priority, entry in part.poison:
@@ -248,7 +248,7 @@ def decode_id(data: bytes) -> ChunkId | None:
         return None
 
 
-def read_chunk(chunk: Chunk, now: float, identify: Identify, *, url_max: int) -> Part:
+def read_chunk(chunk: Chunk, now: float, identify: Identify, *, url_max: int) -> ChunkContent:
     """Return the part of a host in a chunk; ``now`` is this node's job clock.
 
     :raises BadChunk: the chunk cannot be taken
@@ -259,13 +259,13 @@ def read_chunk(chunk: Chunk, now: float, identify: Identify, *, url_max: int) ->
         raise BadChunk(f"{type(error).__name__}: {error}") from error
 
 
-def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> Part:
+def _read(chunk: Chunk, now: float, identify: Identify, url_max: int) -> ChunkContent:
     name = chunk.host
     if normalise(site := f"http://{name}/") != site or host_of(site) != name:
         raise ValueError(f"{name[:80]!r} is no host")
     if len(chunk.done) % KEY_SIZE:
         raise ValueError("done is not of whole keys")
-    part = Part(name, bytes.fromhex(chunk.transfer), chunk.number, chunk.last, identify)
+    part = ChunkContent(name, bytes.fromhex(chunk.transfer), chunk.number, chunk.last, identify)
     if chunk.record:
         part.host = chunk.record.host(name, now)
         part.used = chunk.record.used
@@ -319,7 +319,7 @@ def _read_robots(data: bytes) -> RobotsRecord:
 
 
 def _read_entry(
-    part: Part, item: EntryItem, own: tuple[str, ...], now: float, url_max: int
+    part: ChunkContent, item: EntryItem, own: tuple[str, ...], now: float, url_max: int
 ) -> None:
     """Add an entry to the part; ``own`` are the roots of the URLs of its host."""
     entry = item.entry(url_max)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from krowlspider.frontier.entry import entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import DEFERRED, HELD, IDLE, SCHEDULED, SEALED, Health, Host
-from krowlspider.frontier.hosts.table import Event
-from krowlspider.frontier.moves.chunks import Chunk, Part, put_poison, read_chunk
+from krowlspider.frontier.hosts.table import HostEvent
+from krowlspider.frontier.moves.chunks import Chunk, ChunkContent, put_poison, read_chunk
 from krowlspider.frontier.pages.row import last_fetch, without_plan
 from krowlspider.frontier.schedule.ownership import HostBusyError
 from krowlspider.frontier.seed_table import leave_states, take_state
@@ -123,7 +123,7 @@ def _delete_demand(frontier: Frontier, name: str, batch: Batch) -> None:
         batch.delete(schema.DEMAND)
 
 
-def take_over(frontier: Frontier, part: Part, batch: Batch) -> None:
+def take_over(frontier: Frontier, part: ChunkContent, batch: Batch) -> None:
     """Take over one part of a host that another frontier hands over, and write the batch.
 
     Its entries go behind those queued here, except the ones known here. What the other frontier has
@@ -211,12 +211,12 @@ def _merge(frontier: Frontier, host: Host, other: Host) -> None:
     if host.health is Health.NEW and host.state in (IDLE, SCHEDULED, HELD):
         host.set_health(other.health)
         if other.health is Health.DEFERRED:
-            frontier.schedule.transitions.move(host, Event.IS_DEFERRED)
+            frontier.schedule.transitions.move(host, HostEvent.IS_DEFERRED)
             host.ready = host.due if other.ready else 0.0
             frontier.schedule.deferral.schedule(host)
 
 
-def _withdraw(frontier: Frontier, host: Host, part: Part, batch: Batch) -> None:
+def _withdraw(frontier: Frontier, host: Host, part: ChunkContent, batch: Batch) -> None:
     """Remove the entries from a host's queue that the other frontier has done, except leased ones
     and those of pages that are fetched again."""
     queue = host.queue

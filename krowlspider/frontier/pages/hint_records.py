@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.store.schema import hints_key
-from krowlspider.recrawl.hints import PUSHED, Precisions, Source
+from krowlspider.recrawl.hints import PUSHED, HintSource, Precisions
 
 if TYPE_CHECKING:
     from krowlspider.frontier.store.store import Batch, Store
@@ -17,9 +17,9 @@ TRIALS = 10
 _COUNTED_MAX = 65_536
 
 
-def sources_in(bits: int) -> list[Source]:
+def sources_in(bits: int) -> list[HintSource]:
     """Return the sources of a row's bits."""
-    return [source for source in Source if bits >> source & 1]
+    return [source for source in HintSource if bits >> source & 1]
 
 
 class Trials:
@@ -29,13 +29,13 @@ class Trials:
     """
 
     def __init__(self) -> None:
-        self._counts: dict[tuple[str, Source], int] = {}
+        self._counts: dict[tuple[str, HintSource], int] = {}
 
-    def has_room(self, name: str, source: Source, hits: int) -> bool:
+    def has_room(self, name: str, source: HintSource, hits: int) -> bool:
         """Return whether a source with so many hits may bring another page forward."""
         return self._counts.get((name, source), 0) < TRIALS * (1 + hits)
 
-    def begin(self, name: str, source: Source) -> None:
+    def begin(self, name: str, source: HintSource) -> None:
         """Count a page that is brought forward."""
         self._counts[name, source] = self._counts.get((name, source), 0) + 1
         if len(self._counts) > _COUNTED_MAX:

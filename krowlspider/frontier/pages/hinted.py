@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from krowlspider.frontier.pages.planner import estimate_of
 from krowlspider.frontier.pages.row import TICK, read_row
 from krowlspider.frontier.store.schema import KEY_SIZE, host_of_page
-from krowlspider.recrawl.hints import PUSHED, Source, brought_forward
+from krowlspider.recrawl.hints import PUSHED, HintSource, brought_forward
 from krowlspider.recrawl.value import USUAL
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Hint(NamedTuple):
     """
 
     key: bytes
-    source: Source | None = None
+    source: HintSource | None = None
     date: float = 0.0
 
 
@@ -97,7 +97,7 @@ class HintedRows:
                 row.tried |= PUSHED
                 planning.bring_forward(host, identity, row, at, last)
             return
-        is_period = hint.source is Source.CHANGEFREQ
+        is_period = hint.source is HintSource.CHANGEFREQ
         claimed = last + hint.date if is_period else planning.now - (self._wall() - hint.date)
         if claimed <= last or max(claimed, last + terms.least) >= row.due - TICK:
             return

@@ -23,7 +23,7 @@ from krowlspider.frontier.store.schema import due_again_key
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.gone import PAGE_SIZE, SoftNotFound
 from krowlspider.recrawl.hints import PUSHED
-from krowlspider.recrawl.prior import Site, prior
+from krowlspider.recrawl.prior import SiteChanges, prior
 from krowlspider.recrawl.threshold import EVERY, THRESHOLD_START, counted, demand, step
 from krowlspider.recrawl.value import USUAL, due_time, is_due
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.hosts.host import Host
     from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.recrawl.gone import Absence
-    from krowlspider.recrawl.prior import Kind
+    from krowlspider.recrawl.prior import PageKind
     from krowlspider.recrawl.value import Terms
 
     # Identities by tick and host.
@@ -88,9 +88,9 @@ class HostDemand(NamedTuple):
         return self._replace(threshold=threshold, stepped=max(minute, self.stepped))
 
     @property
-    def site(self) -> Site:
+    def site(self) -> SiteChanges:
         """What is known of the changes of its pages."""
-        return Site(self.seen, self.expected)
+        return SiteChanges(self.seen, self.expected)
 
 
 class Demand(NamedTuple):
@@ -227,7 +227,7 @@ class Planner:
 class Seen(NamedTuple):
     """What was known of a page before a fetch; its row may become the new one."""
 
-    kind: Kind
+    kind: PageKind
     depth: int
     rate: float
     last: float
@@ -456,7 +456,7 @@ def tick_at(due: float, now: float, latest: float = inf) -> int:
 def estimate_of(row: PageRow) -> Estimate:
     """Return the estimate of a page's rate of change; without one, what is expected."""
     if row.estimate is None:
-        return prior(row.kind, row.depth, Site())
+        return prior(row.kind, row.depth, SiteChanges())
     return Estimate(*row.estimate)
 
 

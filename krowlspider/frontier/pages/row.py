@@ -13,8 +13,8 @@ from msgspec import Struct
 from krowlspider.frontier.entry import AGAIN, SITEMAP, Entry, lengthen, shorten
 from krowlspider.frontier.store.schema import SEED_SIZE
 from krowlspider.recrawl.estimate import ESTIMATE_SIZE, Estimate
-from krowlspider.recrawl.gone import TEXT_SIZE, Absence, State
-from krowlspider.recrawl.prior import Kind
+from krowlspider.recrawl.gone import TEXT_SIZE, Absence, PageState
+from krowlspider.recrawl.prior import PageKind
 from krowlspider.recrawl.validators import http_date
 
 # The first byte of each row, before its flags. A row with another one, or with a flag that is not
@@ -146,9 +146,9 @@ class PageRow(Struct):
     price: str = ""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> PageKind:
         """Return what it is, as far as its estimate goes."""
-        return Kind.LIST if self.listing else Kind.PAGE
+        return PageKind.LIST if self.listing else PageKind.PAGE
 
     @property
     def is_planned(self) -> bool:
@@ -360,7 +360,7 @@ def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
         at += ESTIMATE_SIZE
     if flags & _ABSENT:
         state, answers, since = _ABSENCE.unpack_from(data, at)
-        row.absence = Absence(State(state), answers, since)
+        row.absence = Absence(PageState(state), answers, since)
         at += _ABSENCE.size
     if flags & _NAMED:
         (bits,) = _BITS.unpack_from(data, at)

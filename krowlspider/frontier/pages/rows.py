@@ -21,8 +21,8 @@ from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, pag
 from krowlspider.frontier.store.store import Batch, Store, put
 from krowlspider.politeness.gemini import DROPPED
 from krowlspider.recrawl.estimate import Estimate, observe
-from krowlspider.recrawl.gone import Absence, State, is_missing, may_pass
-from krowlspider.recrawl.prior import Site, prior
+from krowlspider.recrawl.gone import Absence, PageState, is_missing, may_pass
+from krowlspider.recrawl.prior import SiteChanges, prior
 from krowlspider.recrawl.trust import Trust, after_change, after_content, after_not_modified
 from krowlspider.recrawl.validators import ASK_IN_FULL, Meaning, Validators
 from krowlspider.urls.canonical import host_of
@@ -77,7 +77,7 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
 
 
 def _was_missing(row: PageRow) -> bool:
-    return is_missing(row.status) or row.absence.state is State.MISSING
+    return is_missing(row.status) or row.absence.state is PageState.MISSING
 
 
 def trust_after(trust: Trust, row: PageRow, fetched: Fetched) -> Trust:
@@ -124,7 +124,7 @@ def has_changed(row: PageRow, new: PageRow) -> bool:
 
 def _estimate(row: PageRow, fetched: Fetched, *, changed: bool) -> tuple[float, float]:
     """Return the estimate of a page's rate of change after a fetch."""
-    before = prior(row.kind, row.depth, Site()) if row.estimate is None else row.estimate
+    before = prior(row.kind, row.depth, SiteChanges()) if row.estimate is None else row.estimate
     return observe(Estimate(*before), fetched.started - row.last, changed=changed).rounded
 
 

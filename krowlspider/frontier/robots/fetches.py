@@ -71,7 +71,7 @@ class Alone:
     def answer(self, node: str, number: int, **_: object) -> None: ...
 
 
-class Ask(Struct, eq=False):
+class PendingAsk(Struct, eq=False):
     """An ask to ``node``, last sent at ``sent``; ``waiting`` are the robots fetches that need it.
 
     ``number`` is random, so that only who was asked can answer. ``unanswered`` counts how often it
@@ -92,8 +92,8 @@ class Asks:
     def __init__(self, peers: Peers, now: Callable[[], float]):
         self._peers = peers
         self._now = now
-        self._by_url: dict[str, Ask] = {}
-        self._by_number: dict[int, Ask] = {}
+        self._by_url: dict[str, PendingAsk] = {}
+        self._by_number: dict[int, PendingAsk] = {}
         # Robots fetches that wait, by the host of their URL.
         self._waiting: Counter[str] = Counter()
 
@@ -105,17 +105,17 @@ class Asks:
         url = robots_fetch.url
         ask = self._by_url.get(url)
         if ask is None:
-            ask = Ask(owner, secrets.randbits(52), url, self._now())
+            ask = PendingAsk(owner, secrets.randbits(52), url, self._now())
             self._by_url[url] = ask
             self._by_number[ask.number] = ask
             self._peers.ask(owner, ask.number, url)
         ask.waiting.append(robots_fetch)
         self._waiting[host_of(url)] += 1
 
-    def by_number(self, number: int) -> Ask | None:
+    def by_number(self, number: int) -> PendingAsk | None:
         return self._by_number.get(number)
 
-    def end(self, ask: Ask) -> list[RobotsFetch]:
+    def end(self, ask: PendingAsk) -> list[RobotsFetch]:
         """End an ask, and return the robots fetches that waited for it."""
         del self._by_url[ask.url], self._by_number[ask.number]
         self._leave(ask.url, len(ask.waiting))

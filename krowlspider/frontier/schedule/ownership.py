@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import CALLED, DEFERRED, HELD, SEALED, WAITING, Health, Host
-from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.hosts.table import HostEvent
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import whole_microseconds
 from krowlspider.urls.canonical import domain_of
@@ -63,7 +63,7 @@ class Deferral:
         ``wait`` ends before the next round, the host is due at its end. Its record is written,
         together with what is in ``batch``."""
         host.set_health(Health.DEFERRED)
-        self._transitions.move(host, Event.DEFER)
+        self._transitions.move(host, HostEvent.DEFER)
         if wait:
             host.due = host.ready = whole_microseconds(self._now() + wait)
         else:
@@ -85,7 +85,7 @@ class Deferral:
 
     def revive(self, host: Host) -> None:
         """End the deferral of a host."""
-        self._transitions.move(host, Event.REVIVE)
+        self._transitions.move(host, HostEvent.REVIVE)
         host.set_health(Health.BACKING_OFF)
 
     def forgive(self, name: str, errors: int) -> None:
@@ -170,7 +170,7 @@ class Ownership:
         self._shares.only(lambda name: name in hosts and hosts[name].state is WAITING)
         for host in hosts.values():
             if host.state is HELD:
-                self._transitions.move(host, Event.RING_CHANGED)
+                self._transitions.move(host, HostEvent.RING_CHANGED)
             if host.robots.fetches:
                 # With nothing queued, the host has no place on disk.
                 self._due.push(host.due, host.name)
@@ -191,7 +191,7 @@ class Ownership:
         calls, is_called = self._transitions.calls, host.state is CALLED
         called = calls.take(host)
         self._cache.record_if_changed(host)
-        self._transitions.move(host, Event.SEAL)
+        self._transitions.move(host, HostEvent.SEAL)
         if is_called:
             calls.pass_on(host, called)
         return host
@@ -199,7 +199,7 @@ class Ownership:
     def unseal(self, host: Host) -> None:
         """Keep a sealed host, and schedule it again."""
         if host.health is Health.DEFERRED:
-            self._transitions.move(host, Event.IS_DEFERRED)
+            self._transitions.move(host, HostEvent.IS_DEFERRED)
             self._deferral.schedule(host)
             return
         self._transitions.move(host, host.after_change())

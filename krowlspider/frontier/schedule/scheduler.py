@@ -25,7 +25,7 @@ from krowlspider.frontier.hosts.host import (
     RobotsFetch,
 )
 from krowlspider.frontier.hosts.host_record import Tally, rate_in
-from krowlspider.frontier.hosts.table import Event
+from krowlspider.frontier.hosts.table import HostEvent
 from krowlspider.frontier.schedule.cache import DueHeap, HostCache, JobClock
 from krowlspider.frontier.schedule.orders import DELAY, Orders, OwnDelays, StandingOrders
 from krowlspider.frontier.schedule.ownership import Deferral, Ownership
@@ -229,10 +229,10 @@ class HostScheduler:
             return Popped.MOVED
         if not host.has_work:
             if host.state is SCHEDULED:
-                self.transitions.move(host, Event.HAS_NOTHING)
+                self.transitions.move(host, HostEvent.HAS_NOTHING)
             return Popped.IDLE
         if not self.ownership.is_ours(host.name):
-            self.transitions.move(host, Event.NOT_OURS)
+            self.transitions.move(host, HostEvent.NOT_OURS)
             return Popped.HELD
         if self.orders.is_holding and self.orders.holds_back(host):
             return Popped.PUT_OFF
@@ -271,7 +271,7 @@ class HostScheduler:
             self._wait_for_room(host, full)
             return Popped.NO_ROOM
         self.shares.enter_flight(host, shares)
-        self.transitions.move(host, Event.ENTER_FLIGHT)
+        self.transitions.move(host, HostEvent.ENTER_FLIGHT)
         return Popped.IN_FLIGHT
 
     def _wait_for_room(self, host: Host, share: str) -> None:
@@ -289,7 +289,7 @@ class HostScheduler:
         # Enough waiting hosts are in memory: more of them may be evicted, and keep their place on
         # disk.
         stays = self.transitions.waiting < self._limits.waiting or host.robots.awaited
-        self.transitions.move(host, Event.WAIT_FOR_ROOM if stays else Event.WAIT_IN_LINE)
+        self.transitions.move(host, HostEvent.WAIT_FOR_ROOM if stays else HostEvent.WAIT_IN_LINE)
 
     # --- in flight ---
 
@@ -326,7 +326,7 @@ class HostScheduler:
             self._wait_for_room(host, full)
         else:
             in_session = host.session and not host.robots.awaited
-            event = Event.ENDED_IN_SESSION if in_session else host.after_request()
+            event = HostEvent.ENDED_IN_SESSION if in_session else host.after_request()
             self.transitions.move(host, event)
 
     def release(self, host: Host, wait: float, batch: Batch | None = None) -> None:
@@ -346,7 +346,7 @@ class HostScheduler:
             # looked at.
             and self._sessions.go_on(host, due - now, on=self._calls.is_crowded)
         )
-        event = Event.ENDED_IN_SESSION if continues else host.after_request()
+        event = HostEvent.ENDED_IN_SESSION if continues else host.after_request()
         self.transitions.move(host, event, whole_microseconds(due))
         host.ready = host.due
         host.session += continues
@@ -394,21 +394,21 @@ class HostScheduler:
                 self.seed_turns.add_new(host)
         elif host.state is DEFERRED:
             self.transitions.deferred += count
-        self.transitions.move(host, Event.PAGES_QUEUED, due)
+        self.transitions.move(host, HostEvent.PAGES_QUEUED, due)
         if are_seeds:
             self.put_first(host)
         if ready and host.state is SCHEDULED and host.ready < host.due:
             # It rests until a retry is due.
             due = whole_microseconds(max(host.ready, self.now()))
             if due < host.due:
-                self.transitions.move(host, Event.HAS_PAGES, due)
+                self.transitions.move(host, HostEvent.HAS_PAGES, due)
 
     def put_first(self, host: Host) -> None:
         """Put a host with a seed before those without, if its wait has ended."""
         if host.state is not SCHEDULED or host.due < FRONT:
             return
         if host.queue.has_seeds and max(host.due, host.ready) <= self.now():
-            self.transitions.move(host, Event.HAS_PAGES, self.seed_turns.next_at_front())
+            self.transitions.move(host, HostEvent.HAS_PAGES, self.seed_turns.next_at_front())
         else:
             self.seed_turns.add(host)
 
@@ -417,7 +417,7 @@ class HostScheduler:
         and not kept over a restart."""
         host = self.cache.get(name)
         host.robots.fetches.append(robots_fetch)
-        self.transitions.move(host, Event.ROBOTS_QUEUED)
+        self.transitions.move(host, HostEvent.ROBOTS_QUEUED)
 
     def due_changed(self, host: Host) -> None:
         """Schedule a host again whose due time, or what it has to fetch, has changed."""
@@ -429,7 +429,7 @@ class HostScheduler:
             self.transitions.move(host, host.after_change())
             self._calls.pass_on(host, called)
         elif host.state in (CALLED, WAITING):
-            self.transitions.move(host, Event.DUE_CHANGED)
+            self.transitions.move(host, HostEvent.DUE_CHANGED)
         elif host.state in (SCHEDULED, HELD):
             self.transitions.move(host, host.after_change())
 

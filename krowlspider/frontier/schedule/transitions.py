@@ -18,7 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from krowlspider.frontier.hosts.host import Health, Host
-from krowlspider.frontier.hosts.table import TABLE, Effect, Event, IllegalEvent
+from krowlspider.frontier.hosts.table import TABLE, Effect, HostEvent, IllegalEvent
 from krowlspider.frontier.shares import Calls, Shares
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ class Transitions:
             for state, row in TABLE.items()
         }
 
-    def move(self, host: Host, event: Event, due: float | None = None) -> None:
+    def move(self, host: Host, event: HostEvent, due: float | None = None) -> None:
         """Apply an event to a host, which is due at ``due`` from then on; None leaves its time.
 
         :raises IllegalEvent: the host's state does not allow the event; nothing has changed

@@ -16,7 +16,7 @@ from scrapy.exceptions import IgnoreRequest
 
 from krowlspider.fetch import errors
 from krowlspider.fetch.errors import UNKNOWN_NAMES, AddressForbidden, NameNotFound, ProxyFailed
-from krowlspider.frontier.entry_queues import FELL_BACK, NOT_MODIFIED, Answer
+from krowlspider.frontier.entry_queues import FELL_BACK, NOT_MODIFIED, LastAnswer
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.job.answers.outages import PROXY_KINDS, Judgement, Outages, Way
 from krowlspider.job.answers.retries import (
@@ -284,7 +284,7 @@ class HostFeedback:
             is_redirect = 300 <= status < 400 or status in REDIRECTS
             location = value_of(headers, b"Location") if is_redirect else None
             media_type = value_of(headers, b"Content-Type")
-            lease.answer = Answer.of(status, media_type, location, in_flight.received, latency)
+            lease.answer = LastAnswer.of(status, media_type, location, in_flight.received, latency)
             if terms := terms_in(headers):
                 self._header_terms.note(in_flight.host.name, terms, in_flight.url)
         is_robots = in_flight.robots_fetch is not None
@@ -384,7 +384,7 @@ class HostFeedback:
         rate, rule = in_flight.host.rate, self._rule.of(in_flight.host.name)
         answer = answer_to(error)
         if answer is not None and in_flight.lease is not None:
-            in_flight.lease.answer = Answer(
+            in_flight.lease.answer = LastAnswer(
                 answer.status, None, None, in_flight.received, answer.times.latency
             )
         cause = cause_of_failure(

@@ -12,8 +12,8 @@ from krowlspider.errors import SettingsError
 from krowlspider.hooks.calls import Call
 from krowlspider.hooks.hooks import SYNC, Hooks, overridden
 from krowlspider.hooks.words import HookError
-from krowlspider.job.hooking.links import LinkHooks
-from krowlspider.job.hooking.pages import DelayHook, PageHooks
+from krowlspider.job.hooking.link_hooks import LinkHooks
+from krowlspider.job.hooking.page_hooks import DelayHook, PageHooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -43,7 +43,7 @@ _TIME_LIMIT = 5.0
 _LOAD_AFTER = 10.0
 
 
-class Place(NamedTuple):
+class ListenAddress(NamedTuple):
     """Where a server listens: at the first free one of ``ports``. ``what`` is served there.
 
     ``host_by`` and ``ports_by`` are the settings that say so.
@@ -130,7 +130,7 @@ class PageServer:
         address: tuple[str, int] = listening.getsockname()[:2]
         return address
 
-    async def serve(self, place: Place) -> str:
+    async def serve(self, place: ListenAddress) -> str:
         """Listen as `open`, and return the URL of the root without its slash. If that fails, log it
         and return ""."""
         ports, nothing = place.ports, place.what.replace(" and ", " and no ")
@@ -225,7 +225,7 @@ class Servers:
         """Listen; return the URLs of the roots of page and metrics without their slash. One that is
         off, or failed, is ""; a failure is logged."""
         host = settings["PROMETHEUS_HOST"]
-        place = Place(host, port_range(settings["PROMETHEUS_PORT"]))
+        place = ListenAddress(host, port_range(settings["PROMETHEUS_PORT"]))
         names = HostNames.of(host, settings.getlist("KROWL_METRICS_NAMES"))
         if self._page is None:
             return "", await self._server([self._metrics], names).serve(
@@ -236,7 +236,7 @@ class Servers:
             url = await self._server(makers, names).serve(place)
             return url, url
         metrics = await self._server([self._metrics], names).serve(place._replace(what="metrics"))
-        control = Place(
+        control = ListenAddress(
             CONTROL_HOST,
             port_range(settings["KROWL_CONTROL_PORT"]),
             "live page",

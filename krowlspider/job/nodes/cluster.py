@@ -20,7 +20,7 @@ from krowlspider.cluster.register.membership import RegisteredMembership
 from krowlspider.cluster.register.port import RegisterKeys
 from krowlspider.cluster.register.state import RegisterState, read_register, same_redis
 from krowlspider.cluster.registers import open_register, service_in
-from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.claims import ClusterView, RegisterReading
 from krowlspider.cluster.ring.live_members import Heartbeat, TerminationDetector
 from krowlspider.cluster.ring.ring import Counters, Member, MemberRecord
 from krowlspider.cluster.transport.redis_connection import RedisClients, node_with_same_redis
@@ -214,7 +214,7 @@ class Cluster:
         return int.from_bytes(seed, "big")
 
     @property
-    def view(self) -> View | None:
+    def view(self) -> ClusterView | None:
         """The view whose ring decides to which node a URL goes; None before the first one."""
         return self._controller.view
 
@@ -226,7 +226,7 @@ class Cluster:
         """
         if (view := self.view) is None:
             return None
-        now = Reading.of(self.membership.epoch, self.membership.members)
+        now = RegisterReading.of(self.membership.epoch, self.membership.members)
         agrees = (now.members, now.claims) == (view.reading.members, view.reading.claims)
         return now.epoch if agrees else view.reading.epoch
 

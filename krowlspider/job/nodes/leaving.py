@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from krowlspider.cluster.controller import OwnershipController
     from krowlspider.cluster.register.membership import RegisteredMembership
-    from krowlspider.cluster.ring.claims import View
+    from krowlspider.cluster.ring.claims import ClusterView
     from krowlspider.cluster.ring.ring import Counters, MemberRecord
     from krowlspider.cluster.transport.message import Mark, Message
     from krowlspider.cluster.transport.posts import OrderAsk, OrderReply, RobotsAnswer, RobotsAsk
@@ -157,7 +157,7 @@ async def rebucket(crawl: CrawlPort, owner_of: Callable[[str], str | None]) -> N
         await asyncio.sleep(0)
 
 
-def may_take(view: View | None, host: str) -> bool:
+def may_take(view: ClusterView | None, host: str) -> bool:
     try:
         return view is not None and view.may_take(domain_of(host))
     except ValueError:

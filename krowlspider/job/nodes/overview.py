@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from krowlspider.cluster.ring.claims import View
+    from krowlspider.cluster.ring.claims import ClusterView
     from krowlspider.cluster.ring.ring import MemberRecord
     from krowlspider.job.nodes.node import Node
 
@@ -50,7 +50,7 @@ def node_rows(node: Node) -> list[NodeRow]:
     ]
 
 
-def _row(view: View, record: MemberRecord, *, is_own: bool, silence: float) -> NodeRow:
+def _row(view: ClusterView, record: MemberRecord, *, is_own: bool, silence: float) -> NodeRow:
     name, counters = record.member.id, record.counters
     done, queued, outbox, inbox = (
         int(counters.get(each, -1)) for each in ("done", "queued", "outbox", "inbox")
@@ -69,7 +69,7 @@ def _row(view: View, record: MemberRecord, *, is_own: bool, silence: float) -> N
     )
 
 
-def _state(view: View, record: MemberRecord, *, is_silent: bool) -> str:
+def _state(view: ClusterView, record: MemberRecord, *, is_silent: bool) -> str:
     if record.dead:
         return "dead"
     if is_silent:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlencode, urlsplit
 
 from krowlspider.errors import counted
-from krowlspider.search.answers import FIELDS, Captures, facts, linked, summary
+from krowlspider.search.formats import FIELDS, Captures, facts, linked, summary
 from krowlspider.search.snippets import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from krowlspider.search.searcher import Found, Result
+    from krowlspider.search.searcher import Result, SearchResults
     from krowlspider.search.snippets import Piece
 
 # Pages of an answer whose numbers are shown beside the present one.
@@ -44,7 +44,9 @@ def style() -> bytes:
     return files(__name__).joinpath("search.css").read_bytes()
 
 
-def page(found: Found, given: Mapping[str, str], number: int, each: int, captures: Captures) -> str:
+def page(
+    found: SearchResults, given: Mapping[str, str], number: int, each: int, captures: Captures
+) -> str:
     """Return the page of an answer. ``given`` are the parameters of the request, ``number`` is that
     of the page, from 1, with ``each`` results.
     """
@@ -100,13 +102,13 @@ def _form(given: Mapping[str, str]) -> str:
 """
 
 
-def _start(found: Found) -> str:
+def _start(found: SearchResults) -> str:
     pages = counted(found.pages, "page")
     return f'<main id="results"><p class="none">{pages} in the index.</p></main>'
 
 
 def _answer(
-    found: Found, given: Mapping[str, str], number: int, each: int, captures: Captures
+    found: SearchResults, given: Mapping[str, str], number: int, each: int, captures: Captures
 ) -> str:
     parts = [f'<p class="note">{escape(note)}.</p>' for note in found.notes]
     if found.meant:
@@ -182,7 +184,7 @@ def _marked(pieces: list[Piece]) -> str:
     )
 
 
-def _pages(found: Found, given: Mapping[str, str], number: int, each: int) -> str:
+def _pages(found: SearchResults, given: Mapping[str, str], number: int, each: int) -> str:
     """Return the links to the other pages of an answer."""
     last = -(-found.reached // each)
     if last <= 1:

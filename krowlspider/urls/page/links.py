@@ -93,7 +93,7 @@ _UNSEEN = "title, script, style, iframe, noframes, noembed"
 _TEXT_PLAN = Plan(["title::text", f"*:not({_UNSEEN})::text"], [])
 
 
-class Page(Struct, eq=False):
+class ReadPage(Struct, eq=False):
     """The content of a page that concerns a crawler; without values, that of no HTML.
 
     ``links`` are normalised URLs in document order without repeats. ``nofollow`` and ``noindex``
@@ -124,7 +124,7 @@ class Page(Struct, eq=False):
 
 def read_page(
     body: bytes, url: str, charset: str | None, plan: Plan = _PLAN, *, feeds: bool = False
-) -> Page:
+) -> ReadPage:
     """Return what the HTML of ``url``, a normalised URL, contains; no bytes raise an error.
     ``feeds``: the plan reads feeds.
 
@@ -154,7 +154,7 @@ def read_page(
     requisites = None
     if read_requisites is not None:
         requisites = read_requisites(base, lambda: encoding_of(body, charset))
-    return Page(
+    return ReadPage(
         links=normalise_all(hrefs, base, refused, oversize),
         title=_collapsed(titles[:1], MAX_TITLE),
         nofollow=nofollow,

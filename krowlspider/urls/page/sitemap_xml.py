@@ -61,7 +61,7 @@ class Claim(NamedTuple):
     frequency: str = ""
 
 
-class Found(Protocol):
+class SitemapContent(Protocol):
     """What was found in a document: `Sitemap`. ``claims`` is None where they are not read."""
 
     url: str | None
@@ -79,7 +79,7 @@ class Locations:
     relative (RFC 4287, section 2); None if it is not known. All names are in lower case.
     """
 
-    def __init__(self, found: Found, root: str):
+    def __init__(self, found: SitemapContent, root: str):
         self._add = found.add if found.claims is None else self._add_to_entry
         self._found = found
         self._kinds = _KINDS if found.claims is None else _ALL_KINDS
@@ -299,7 +299,7 @@ class XmlReader:
     predefined entities and numeric ones. It opens no file or URL that a document names.
     """
 
-    def __init__(self, found: Found):
+    def __init__(self, found: SitemapContent):
         self._found = found
         self._locations = Locations(found, "")
         self._open: list[str] = []

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from krowlspider.archive.cdxj import IndexLine, index_path
 from krowlspider.archive.reading import read_members
 from krowlspider.archive.tools.check import check_folder
-from krowlspider.archive.tools.extract import Choice
+from krowlspider.archive.tools.extract import CaptureChoice
 from krowlspider.archive.write.records import FetchNote
 from tests.archive.captures import STARTED, Odd, capture, deduplicating, finished
 from tests.archive.command import warc
@@ -143,4 +143,4 @@ def test_damaged_file_is_named_and_read_to_the_damage(tmp_path: Path) -> None:
 def test_a_host_is_chosen_by_its_name_or_with_its_port(url: str, hosts: list[str]) -> None:
     line = IndexLine("", "20261201000000", url, "text/gemini", "20", "", 0, 0, "")
     every = ["a.test", "a.test:1965", "a.test:1966", "a.test:8080", "[::1]", "[::1]:1966", "["]
-    assert [host for host in every if Choice(host=host).fits(line, "text/gemini")] == hosts
+    assert [host for host in every if CaptureChoice(host=host).fits(line, "text/gemini")] == hosts

@@ -14,7 +14,7 @@ import pytest
 from krowlspider.archive.tools import inputs
 from krowlspider.archive.tools.inputs import OTHERS, count_files, files_in
 from krowlspider.archive.write.series import WarcSeries
-from krowlspider.corpus.pages import NoPage, Unreadable, page_of, records
+from krowlspider.corpus.warc_pages import NoPage, Unreadable, page_of, records
 from krowlspider.fetch.http.decode import decoded
 from tests.archive.captures import Odd, capture, deduplicating, finished, options, written
 from tests.archive.command import warc

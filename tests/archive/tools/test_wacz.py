@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from krowlspider.archive.cdxj import index_path, parse
 from krowlspider.archive.disk import ArchiveError
 from krowlspider.archive.payload import header
-from krowlspider.archive.tools.wacz import About, Packed, Progress, pack
+from krowlspider.archive.tools.wacz import PackageFacts, Packed, Progress, pack
 from krowlspider.archive.write.records import seeds_resource
 from tests.archive.captures import ROOT, STARTED, Odd, capture, deduplicating, finished, series
 from tests.replay.venv import tool
@@ -96,7 +96,10 @@ class Steps:
 
 
 def packed(
-    warcs: list[Path], out: Path, progress: Progress | None = None, about: About | None = None
+    warcs: list[Path],
+    out: Path,
+    progress: Progress | None = None,
+    about: PackageFacts | None = None,
 ) -> Packed:
     return pack(
         warcs,
@@ -157,10 +160,10 @@ def test_seeds_are_pages_and_the_others_extra_pages(tmp_path: Path) -> None:
     assert pages_in(out, "extraPages") == [("http://example.org/page/3", False)]
     date = "2026-01-01T00:00:00Z"
     assert about_in(out) == [None, None, redirected, date]
-    packed(warcs, out, about=About("A", "B", "http://example.org/page/3"))
+    packed(warcs, out, about=PackageFacts("A", "B", "http://example.org/page/3"))
     assert about_in(out) == ["A", "B", "http://example.org/page/3", date]
     with pytest.raises(ArchiveError, match=r"^http://example\.org/none is no page of the archive"):
-        packed(warcs, tmp_path / "b.wacz", about=About(main_page="http://example.org/none"))
+        packed(warcs, tmp_path / "b.wacz", about=PackageFacts(main_page="http://example.org/none"))
     assert not (tmp_path / "b.wacz").exists()
 
 
@@ -400,7 +403,7 @@ def test_wacz_tool_finds_it_valid(tmp_path: Path) -> None:
         lines = index_path(warcs[0]).read_text()
         index_path(other).write_text(lines.replace(warcs[0].name, name))
     out = tmp_path / "a.wacz"
-    packed(finished(tmp_path / "warc"), out, about=About("A", "B"))
+    packed(finished(tmp_path / "warc"), out, about=PackageFacts("A", "B"))
     done = subprocess.run(
         [tool("wacz"), "validate", "-f", out], capture_output=True, text=True, check=False
     )

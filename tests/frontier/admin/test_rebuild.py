@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from krowlspider.frontier.admin.repair import Found, rebuild_indexes
+from krowlspider.frontier.admin.repair import FrontierRemains, rebuild_indexes
 from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host_record import decode_host, encode_host
@@ -59,7 +59,7 @@ def delete_records(world: World, *names: str) -> list[bytes]:
     return delete_keys(world, [host_key(name) for name in names or dict(records(world.store))])
 
 
-def rebuilt(world: World, most: int = 10) -> Found:
+def rebuilt(world: World, most: int = 10) -> FrontierRemains:
     return rebuild_indexes(world.store, world.hasher, world.clocks.wall, most)
 
 

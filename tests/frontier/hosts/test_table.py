@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from krowlspider.frontier.hosts.table import TABLE, Effect, Event, SchedulingState
+from krowlspider.frontier.hosts.table import TABLE, Effect, HostEvent, SchedulingState
 
-_S, _E, _F = SchedulingState, Event, Effect
+_S, _E, _F = SchedulingState, HostEvent, Effect
 ENDS = [
     _E.ENDED_WITH_PAGES,
     _E.ENDED_IN_SESSION,
@@ -17,7 +17,7 @@ ENDS = [
 ]
 
 
-def all_moves() -> list[tuple[SchedulingState, Event, SchedulingState, tuple[Effect, ...]]]:
+def all_moves() -> list[tuple[SchedulingState, HostEvent, SchedulingState, tuple[Effect, ...]]]:
     """Every legal move: state, event, next state, effects."""
     return [
         (state, event, after, effects)
@@ -30,7 +30,7 @@ def test_every_state_can_be_reached_and_left() -> None:
     changes = {(state, after) for state, _, after, _ in all_moves() if state is not after}
     assert {state for state, _ in changes} == set(SchedulingState)
     assert {after for _, after in changes} == set(SchedulingState)
-    assert {event for _, event, _, _ in all_moves()} == set(Event)
+    assert {event for _, event, _, _ in all_moves()} == set(HostEvent)
 
 
 def test_only_a_request_in_flight_can_end() -> None:

@@ -13,7 +13,7 @@ from krowlspider.frontier.pages.planner import HostDemand, demand_of
 from krowlspider.frontier.pages.row import TICK
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
-from krowlspider.recrawl.hints import PUSHED, Precisions, Source
+from krowlspider.recrawl.hints import PUSHED, HintSource, Precisions
 from krowlspider.recrawl.threshold import THRESHOLD_MAX
 from krowlspider.recrawl.value import INTERVAL_MIN
 from tests.frontier.conftest import KeptMemoryStore, World
@@ -32,7 +32,7 @@ HOST = "a.test"
 PAGE = f"http://{HOST}/0"
 # Seconds of freshness.
 THRESHOLD = 100_000.0
-LASTMOD, FEED = Source.LASTMOD, Source.FEED
+LASTMOD, FEED = HintSource.LASTMOD, HintSource.FEED
 
 
 class Site(NamedTuple):
@@ -63,7 +63,7 @@ class Site(NamedTuple):
         self.world.clocks.pass_(seconds)
         return self.fetch_all()
 
-    def hint(self, *urls: str, source: Source | None = LASTMOD, age: float = 1.0) -> int:
+    def hint(self, *urls: str, source: HintSource | None = LASTMOD, age: float = 1.0) -> int:
         """Have a source say that pages changed ``age`` seconds ago, a little apart."""
         now = self.world.clocks.wall
         hints = [
@@ -90,7 +90,7 @@ class Site(NamedTuple):
         assert row is not None
         return row
 
-    def precision(self, source: Source = LASTMOD) -> tuple[int, int]:
+    def precision(self, source: HintSource = LASTMOD) -> tuple[int, int]:
         found = self.world.store.get(schema.hints_key(HOST)) or b""
         return Precisions.read(found)[source]
 
@@ -153,16 +153,16 @@ def test_an_older_date_says_nothing(site: Site, age: float) -> None:
 def test_a_frequency_brings_a_page_forward_to_its_next_change(site: Site) -> None:
     key = site.key(PAGE)
     last = site.row().last
-    assert site.due.hinted.step([Hint(key, Source.CHANGEFREQ, 2 * DAY)]) == 1
+    assert site.due.hinted.step([Hint(key, HintSource.CHANGEFREQ, 2 * DAY)]) == 1
     due = site.row().due - site.world.frontier.now() + site.world.clocks.wall
     assert 0 <= due - last - 2 * DAY <= DAY / 8
-    assert site.due.hinted.step([Hint(key, Source.CHANGEFREQ, 400 * DAY)]) == 0
+    assert site.due.hinted.step([Hint(key, HintSource.CHANGEFREQ, 400 * DAY)]) == 0
 
 
 def test_a_hint_never_puts_a_page_off(site: Site) -> None:
     site.hint(PAGE)
     due = site.row().due
-    for source in (LASTMOD, FEED, Source.CHANGEFREQ, None):
+    for source in (LASTMOD, FEED, HintSource.CHANGEFREQ, None):
         site.hint(PAGE, source=source, age=-DAY)
         assert site.row().due <= due
 

@@ -25,7 +25,7 @@ from krowlspider.frontier.pages.row import (
 )
 from krowlspider.frontier.store.schema import page_prefix
 from krowlspider.recrawl.estimate import Estimate
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import Absence, PageState
 from tests.support.tables import table
 
 HOST = "www.site.test"
@@ -58,7 +58,7 @@ ROWS = st.builds(
     due=st.integers(0, 2**32 // TICK).map(lambda tick: tick * TICK),
     planned=SECONDS,
     absence=st.just(Absence())
-    | st.builds(Absence, st.sampled_from(State), st.integers(1, 255), SECONDS),
+    | st.builds(Absence, st.sampled_from(PageState), st.integers(1, 255), SECONDS),
     seed=st.just(b"") | st.binary(min_size=6, max_size=6),
     named=st.integers(0, 15),
     tried=st.integers(0, 15),

@@ -31,7 +31,7 @@ from krowlspider.frontier.store.schema import page_prefix, seen_prefix
 from krowlspider.frontier.store.store import Store, put
 from krowlspider.job.commits import OpenWarcNote
 from krowlspider.recrawl.estimate import Estimate
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import Absence, PageState
 from krowlspider.recrawl.trust import Trust
 from krowlspider.recrawl.validators import Meaning
 from tests.frontier.conftest import KeptMemoryStore, World
@@ -422,7 +422,7 @@ def test_an_import_keeps_all_but_the_record_in_another_archive(world: World, oth
     fetch_page(world, 1000.25, etag=b'W/"\xe4"', modified=b"Thu, 01 Jan 1970 00:10:00 GMT")
     fetch_page(world, 1001.0, status=301, payload=b"\x01" * 32, text=b"one text", price="USD 1")
     assert [row and row.price for row in rows(world)] == ["", "USD 1"]
-    for row, state in zip(rows(world), (State.MISSING, State.MOVED), strict=True):
+    for row, state in zip(rows(world), (PageState.MISSING, PageState.MOVED), strict=True):
         assert row is not None
         assert world.frontier.pages is not None
         world.frontier.pages.write(replace(row, absence=Absence(state, 2, 900.0)))

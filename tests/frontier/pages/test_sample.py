@@ -14,7 +14,7 @@ from krowlspider.frontier.pages.sample import Sampled, sample
 from krowlspider.frontier.store.schema import PAGES, after_all, host_key, page_prefix
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.politeness.delay import HostRate
-from krowlspider.recrawl.gone import Absence, State
+from krowlspider.recrawl.gone import Absence, PageState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_pages_that_are_gone_and_feeds_are_left_out(store: LevelStore) -> None:
     batch = store.batch()
     for number in range(3):
         row = PageRow(f"http://fa.test/gone/{number}", 404, 1, 1.0)
-        row.absence = Absence(State.MISSING, 2, 1)
+        row.absence = Absence(PageState.MISSING, 2, 1)
         batch.put(page_prefix("fa.test") + number.to_bytes(8), row.encode("fa.test"))
         feed = PageRow(f"http://fa.test/feed/{number}", 200, 1, 1.0, listing=b"\0fa.test")
         batch.put(page_prefix("fa.test") + (100 + number).to_bytes(8), feed.encode("fa.test"))

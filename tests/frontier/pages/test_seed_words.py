@@ -11,7 +11,7 @@ import pytest
 from krowlspider.frontier import seed_words
 from krowlspider.frontier.admin.export import export_lines, import_lines, page_lines, parse_line
 from krowlspider.frontier.entry import AGAIN, AWAITED, REQUISITE, Entry
-from krowlspider.frontier.entry_queues import Answer, Candidate
+from krowlspider.frontier.entry_queues import Candidate, LastAnswer
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
 from krowlspider.frontier.pages.seed_names import keys_of_seeds
 from krowlspider.frontier.seed_limits import left_out_reader
@@ -57,7 +57,7 @@ def end(world: World, entry: Entry, started: float, dropped: str | None = None) 
     if dropped is None:
         words_in(world).take(lease.entry)
         lease.fetched = fetched_at(started, lease.entry.url)
-        lease.answer = Answer.of(200, b"text/html", None, 100, 0.1)
+        lease.answer = LastAnswer.of(200, b"text/html", None, 100, 0.1)
     world.frontier.schedule.release(lease.host, 0.25)
     world.frontier.acknowledge(lease, dropped)
 

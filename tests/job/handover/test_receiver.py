@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from krowlspider.cluster.ring.claims import Reading, View
+from krowlspider.cluster.ring.claims import ClusterView, RegisterReading
 from krowlspider.cluster.ring.ring import Member, Ring
 from krowlspider.cluster.transport.redis_connection import redis_client
 from krowlspider.frontier.moves.chunks import Chunk, encode_chunk
@@ -18,10 +18,10 @@ HOSTS = [f"site{number}.test" for number in range(100)]
 OURS = [name for name in HOSTS if NEW.owner(name) == "a"]
 
 
-def view(*names: str, claimed: Ring) -> View:
+def view(*names: str, claimed: Ring) -> ClusterView:
     """Node `a`'s view of the cluster: it claims one ring."""
     claims = dict.fromkeys((*names, "a"), (claimed,))
-    return View("a", Reading(1, tuple(map(Member, names)), claims), (claimed,))
+    return ClusterView("a", RegisterReading(1, tuple(map(Member, names)), claims), (claimed,))
 
 
 class Arrivals:
@@ -36,7 +36,7 @@ class Arrivals:
 class Node:
     """The receiver of node `a`, without a Redis: its acknowledgements fail."""
 
-    def __init__(self, seen: View | None) -> None:
+    def __init__(self, seen: ClusterView | None) -> None:
         self.arrivals = Arrivals()
         self.synced = 0
         self.receiver = HandoverReceiver(
@@ -69,12 +69,12 @@ def test_owned_and_claimed_hosts_are_taken() -> None:
     "seen",
     [
         None,
-        View("a", Reading(1, (Member("a"), Member("b")), {"a": (OLD,)}), (OLD,)),
+        ClusterView("a", RegisterReading(1, (Member("a"), Member("b")), {"a": (OLD,)}), (OLD,)),
         view("b", claimed=NEW),
     ],
     ids=["no view yet", "not claimed yet", "leaving"],
 )
-def test_no_host_is_taken_without_a_claim(seen: View | None) -> None:
+def test_no_host_is_taken_without_a_claim(seen: ClusterView | None) -> None:
     node = Node(seen)
     node.take(*map(chunk, HOSTS))
     assert node.arrivals.taken == []
@@ -97,7 +97,9 @@ def test_junk_is_refused(junk: bytes) -> None:
 
 
 @pytest.mark.parametrize(("seen", "busy"), [(view("a", "b", claimed=NEW), 0), (None, 1)])
-def test_a_bad_chunk_is_refused_by_the_owner_of_its_host_only(seen: View | None, busy: int) -> None:
+def test_a_bad_chunk_is_refused_by_the_owner_of_its_host_only(
+    seen: ClusterView | None, busy: int
+) -> None:
     node = Node(seen)
     (reason,) = node.take(chunk(OURS[0]).replace(b'"number":0', b'"number":-1'))
     assert (reason is None, node.receiver.stats.busy) == (busy == 1, busy)

@@ -16,7 +16,7 @@ from krowlspider.urls.page.links import (
     MAX_LINKS,
     MAX_TEXT,
     MAX_TITLE,
-    Page,
+    ReadPage,
     read_page,
     read_text,
     reading_plan,
@@ -26,7 +26,7 @@ from tests.support.tables import table
 URL = "https://example.com/dir/page?q"
 
 
-def read(html: str | bytes, charset: str | None = None) -> Page:
+def read(html: str | bytes, charset: str | None = None) -> ReadPage:
     body = html if isinstance(html, bytes) else html.encode()
     return read_page(body, URL, charset)
 

@@ -14,8 +14,8 @@ from krowlspider.search.snippets import joined, plain
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from krowlspider.search.query import Query
-    from krowlspider.search.searcher import Found, Result
+    from krowlspider.search.query import SearchQuery
+    from krowlspider.search.searcher import Result, SearchResults
     from krowlspider.search.snippets import Piece
 
 # Filters that have an option or a field of their own, beside the text.
@@ -25,7 +25,7 @@ _LINKED = ("http", "https", "gemini")
 _BOLD, _FAINT, _GREEN, _END = "\x1b[1m", "\x1b[2m", "\x1b[32m", "\x1b[0m"
 
 
-def query_of(text: str, fields: Mapping[str, str]) -> Query:
+def query_of(text: str, fields: Mapping[str, str]) -> SearchQuery:
     """Return the query of a text and of the fields beside it.
 
     :raises ValueError: a field is wrong
@@ -65,7 +65,7 @@ class Captures:
         return found
 
 
-def as_object(found: Found) -> dict[str, Any]:
+def as_object(found: SearchResults) -> dict[str, Any]:
     """Return an answer for JSON."""
     return {
         "query": found.query.text,
@@ -120,7 +120,7 @@ def _marks(pieces: list[Piece]) -> list[tuple[int, int]]:
     return found
 
 
-def as_text(found: Found, first: int, *, is_terminal: bool) -> str:
+def as_text(found: SearchResults, first: int, *, is_terminal: bool) -> str:
     """Return an answer as lines. ``first`` is the number of its first page."""
     bold, faint, green, end = (_BOLD, _FAINT, _GREEN, _END) if is_terminal else ("", "", "", "")
 
@@ -156,7 +156,7 @@ def facts(result: Result) -> list[str]:
     return [*found, data_size(result.size), *([result.mime] if result.mime else [])]
 
 
-def summary(found: Found) -> str:
+def summary(found: SearchResults) -> str:
     """Return how many pages fit, and how long it took."""
     at_least = "" if found.is_exact else "at least "
     return (

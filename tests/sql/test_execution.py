@@ -10,7 +10,7 @@ import pytest
 
 from krowlspider.errors import KrowlError
 from krowlspider.sql.database import database
-from krowlspider.sql.running import QueryLimits, Run, resident
+from krowlspider.sql.execution import QueryLimits, Run, resident
 from krowlspider.sql.tables import LIVE
 
 if TYPE_CHECKING:

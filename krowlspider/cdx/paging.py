@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from krowlspider.cdx.errors import QueryError
-from krowlspider.cdx.keys import Range
+from krowlspider.cdx.ranges import Range
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,7 +26,7 @@ from krowlspider.urls.canonical import host_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from krowlspider.search.documents import Link
+    from krowlspider.search.documents import IndexedLink
 
 # Hosts with a link to a page of which anchors are taken, and hosts that are counted.
 ANCHOR_HOSTS = 200
@@ -58,7 +58,7 @@ class Anchors(NamedTuple):
         return blake2b(said.encode(errors="replace"), digest_size=8).digest()
 
 
-class Page(msgspec.Struct, array_like=True):
+class StoredPage(msgspec.Struct, array_like=True):
     """What is known of a page, by its id.
 
     ``latest`` sorts its last capture: time, number of the file, offset. The capture of its content
@@ -92,7 +92,7 @@ class Page(msgspec.Struct, array_like=True):
     hosts: int = 0
 
 
-_page = msgspec.msgpack.Decoder(Page).decode
+_page = msgspec.msgpack.Decoder(StoredPage).decode
 pack = msgspec.msgpack.Encoder().encode
 
 
@@ -144,12 +144,12 @@ class LinkStore:
         if self._copy is not None:
             shutil.rmtree(self._copy, ignore_errors=True)
 
-    def page(self, key: bytes) -> Page | None:
+    def page(self, key: bytes) -> StoredPage | None:
         """Return what is known of the page with this `key_of`."""
         value = self.db.get(PAGE + key)
         return None if value is None else _page(value)
 
-    def replace(self, batch: Any, source: str, links: Sequence[Link]) -> list[bytes]:
+    def replace(self, batch: Any, source: str, links: Sequence[IndexedLink]) -> list[bytes]:
         """Put the links of a page in the place of those it had; return the keys of their targets,
         and of those to which it has no link any more."""
         key, host = key_of(source), host_hash(host_of(source))

@@ -16,8 +16,8 @@ from krowlspider.archive.payload import header
 from krowlspider.archive.reading import read_record
 from krowlspider.cdx.choosing import chosen
 from krowlspider.cdx.forms import media_type, texts
-from krowlspider.cdx.pages import blocks_of, count_of, page_of
-from krowlspider.cdx.query import Dialect, Query, query_of
+from krowlspider.cdx.paging import blocks_of, count_of, page_of
+from krowlspider.cdx.query import CdxQuery, Dialect, query_of
 from krowlspider.cdx.xml_form import MEDIA_TYPE, XmlQuery, xml_query_of, xml_texts
 
 if TYPE_CHECKING:
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from krowlspider.cdx.archives import Archives, IndexPart, IndexView
     from krowlspider.cdx.capture import CaptureLine
-    from krowlspider.cdx.keys import Range
     from krowlspider.cdx.pace import ClientWork
+    from krowlspider.cdx.ranges import Range
 
 # Characters of an answer that are made at a time.
 _PIECE = 32 * 1024
@@ -35,7 +35,7 @@ _HEAD_MAX = 64 * 1024
 _BROKEN = "a line of an index is broken{}: scrapy warc index makes it again"
 
 
-class Answer(NamedTuple):
+class CdxResponse(NamedTuple):
     """What is answered: its media type, its key, whether it is never compressed, and pieces of it.
 
     The pieces raise ArchiveError, OSError and ClientGone.
@@ -47,12 +47,12 @@ class Answer(NamedTuple):
     pieces: Iterator[bytes]
 
 
-def read(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> Query | XmlQuery:
+def read(given: Mapping[str, str], filters: list[str], dialect: Dialect) -> CdxQuery | XmlQuery:
     """Return the query of the parameters of a URL. Raises QueryError."""
     return xml_query_of(given) if "q" in given else query_of(given, filters, dialect)
 
 
-def answer(archives: Archives, query: Query | XmlQuery, work: ClientWork) -> Answer:
+def answer(archives: Archives, query: CdxQuery | XmlQuery, work: ClientWork) -> CdxResponse:
     """Return the answer to a query, made as the work for one client.
 
     :raises QueryError: it asks for a page that there is not
@@ -62,7 +62,9 @@ def answer(archives: Archives, query: Query | XmlQuery, work: ClientWork) -> Ans
     view = archives.look(work)
     if isinstance(query, XmlQuery):
         found = xml_texts(view.lines(query.ranges), query, strftime("%Y%m%d%H%M%S", gmtime()))
-        return Answer(MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found, view, query))
+        return CdxResponse(
+            MEDIA_TYPE, query.key, is_plain=False, pieces=_pieces(found, view, query)
+        )
     ranges: Sequence[Range] = query.ranges
     if query.paging.is_used:
         blocks: Sequence[IndexPart] = blocks_of(view, ranges)
@@ -76,22 +78,22 @@ def answer(archives: Archives, query: Query | XmlQuery, work: ClientWork) -> Ans
     return _made(query, view, texts(chosen(view.lines(ranges), query, judge), query.form))
 
 
-def _made(query: Query, view: IndexView, found: Iterable[str]) -> Answer:
+def _made(query: CdxQuery, view: IndexView, found: Iterable[str]) -> CdxResponse:
     pieces = _pieces(found, view, query)
-    return Answer(media_type(query.form), query.key, query.form.is_plain, pieces)
+    return CdxResponse(media_type(query.form), query.key, query.form.is_plain, pieces)
 
 
-def _count(blocks: Sequence[IndexPart], query: Query) -> Answer:
+def _count(blocks: Sequence[IndexPart], query: CdxQuery) -> CdxResponse:
     counted = count_of(blocks, query.paging)
     if query.dialect is Dialect.OUTBACK:
         # As the CDX server of OpenWayback.
         text, kind = f"{counted['pages']}\n", "text/plain"
     else:
         text, kind = json.dumps(counted) + "\n", "application/json"
-    return Answer(kind, query.key, query.form.is_plain, iter([text.encode()]))
+    return CdxResponse(kind, query.key, query.form.is_plain, iter([text.encode()]))
 
 
-def _listed(query: Query, number: int, block: IndexPart) -> str:
+def _listed(query: CdxQuery, number: int, block: IndexPart) -> str:
     """Return the line of a block as in the secondary index of ZipNum."""
     key, time = block.line.decode().split(" ", 2)[:2]
     values = {
@@ -106,7 +108,7 @@ def _listed(query: Query, number: int, block: IndexPart) -> str:
     return "\t".join(map(str, values.values())) + "\n"
 
 
-def _pieces(found: Iterable[str], view: IndexView, query: Query | XmlQuery) -> Iterator[bytes]:
+def _pieces(found: Iterable[str], view: IndexView, query: CdxQuery | XmlQuery) -> Iterator[bytes]:
     """Yield texts in pieces of about _PIECE characters."""
     piece: list[str] = []
     size = 0

@@ -56,7 +56,7 @@ class Unreadable(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class CapturedPage:
     """A page as it was fetched; ``headers`` have lower-case names, repeated ones too.
 
     ``media_type`` is what browsers take it for, ``charset`` the encoding that its header names.
@@ -163,7 +163,7 @@ def is_record_start(stream: BinaryIO, offset: int) -> bool:
 
 def page_of(
     record: WarcRecord, decode: Callable[[bytes, str], bytes], *, pdf: bool = False
-) -> Page:
+) -> CapturedPage:
     """Return the page in a response; ``decode`` undoes a Content-Encoding.
 
     A response of Gemini is a page if it is of gemtext.
@@ -197,7 +197,7 @@ def page_of(
     return _page(record, payload_digest(record, block), headers, body, kind)
 
 
-def _gemtext_page(record: WarcRecord, block: bytes) -> Page:
+def _gemtext_page(record: WarcRecord, block: bytes) -> CapturedPage:
     """Return the page in a response of Gemini. Raises NoPage."""
     message = gemini.read(block)
     if message.status[:1] != "2":
@@ -215,9 +215,9 @@ def _page(
     headers: list[tuple[str, str]],
     body: bytes,
     kind: ContentType,
-) -> Page:
+) -> CapturedPage:
     fields = record.headers
-    return Page(
+    return CapturedPage(
         (fields.get("WARC-Target-URI") or "").strip("<>"),
         fields.get("WARC-Date") or "",
         (record.record_id or "").strip("<>"),

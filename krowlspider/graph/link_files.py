@@ -55,7 +55,7 @@ class _Head(msgspec.Struct, forbid_unknown_fields=True):
     size: int = 0
 
 
-class Part:
+class LinkFile:
     """A file of links that is read.
 
     :raises KrowlError: it is damaged, or of another version
@@ -128,14 +128,14 @@ class Gathered:
         self._drafts.append(draft)
         self._targets, self._count = {}, 0
 
-    def finish(self) -> Part:
+    def finish(self) -> LinkFile:
         """Write the file durably, and return it."""
         if self._drafts:
             self._put_away()
-            merge([Part(draft) for draft in self._drafts], self._path, self._size)
+            merge([LinkFile(draft) for draft in self._drafts], self._path, self._size)
         else:
             write(self._path, self._targets, self._size)
-        return Part(self._path)
+        return LinkFile(self._path)
 
     def __enter__(self) -> Self:
         return self
@@ -169,7 +169,7 @@ def write_sorted(path: Path, names: Sequence[str], keys: Keys, size: int = 0) ->
         keys.astype("<u8").tofile(file)
 
 
-def merge(parts: Sequence[Part], path: Path, size: int = 0) -> Part:
+def merge(parts: Sequence[LinkFile], path: Path, size: int = 0) -> LinkFile:
     """Write a file of the links of all ``parts`` durably, and return it. At most PARTS_AT_ONCE are
     merged at once; drafts beside ``path`` take the rest.
 
@@ -191,7 +191,7 @@ def merge(parts: Sequence[Part], path: Path, size: int = 0) -> Part:
         return _merge(parts, path, size)
 
 
-def _merge(parts: Sequence[Part], path: Path, size: int) -> Part:
+def _merge(parts: Sequence[LinkFile], path: Path, size: int) -> LinkFile:
     names = path.with_name(f"{path.name}.names{DRAFT}")
     links = path.with_name(f"{path.name}.keys{DRAFT}")
     try:
@@ -210,7 +210,7 @@ def _merge(parts: Sequence[Part], path: Path, size: int) -> Part:
     finally:
         names.unlink(missing_ok=True)
         links.unlink(missing_ok=True)
-    return Part(path)
+    return LinkFile(path)
 
 
 def _append(path: Path, to: BinaryIO) -> None:
@@ -219,7 +219,7 @@ def _append(path: Path, to: BinaryIO) -> None:
             to.write(block)
 
 
-def _merge_names(parts: Sequence[Part], file: BinaryIO) -> list[Ids]:
+def _merge_names(parts: Sequence[LinkFile], file: BinaryIO) -> list[Ids]:
     """Write the names of all parts in their order; return for each part the places of its names.
 
     Names between two of a sample are in memory at once.
@@ -243,7 +243,7 @@ def _merge_names(parts: Sequence[Part], file: BinaryIO) -> list[Ids]:
     return maps
 
 
-def _pivots(parts: Sequence[Part]) -> list[bytes]:
+def _pivots(parts: Sequence[LinkFile]) -> list[bytes]:
     """Return names between which all parts together have about NAMES_AT_ONCE names."""
     sample = (name for part in parts for name in islice(part.read_names(), 0, None, _SAMPLED))
     return sorted(sample)[:: max(NAMES_AT_ONCE // _SAMPLED, 1)]
@@ -263,7 +263,7 @@ def _split(names: Iterable[bytes], pivots: Sequence[bytes]) -> Iterator[list[byt
     yield [] if name is None else [name, *rest]
 
 
-def _merge_links(parts: Sequence[Part], maps: Sequence[Ids], count: int) -> Iterator[Keys]:
+def _merge_links(parts: Sequence[LinkFile], maps: Sequence[Ids], count: int) -> Iterator[Keys]:
     """Yield the links of all parts with the places of the merged names, sorted, each once."""
     keys = [part.keys() for part in parts]
     for low, high in _ranges(keys, maps, count):

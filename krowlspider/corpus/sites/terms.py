@@ -55,7 +55,7 @@ _RESERVED = (1, "1")
 _KINDS = {"html": ("html", "htm", "xhtml"), "pdf": ("pdf",), "gemtext": ("gmi", "gemini")}
 
 
-class Site(msgspec.Struct, omit_defaults=True):
+class SiteTerms(msgspec.Struct, omit_defaults=True):
     """What a file of a host says, or a licence, and the id of the record that has it.
 
     There are signals for all pages, and the rules of ai.txt and tdmrep.json. A rule is a pattern,
@@ -75,7 +75,7 @@ class Site(msgspec.Struct, omit_defaults=True):
 
     @property
     def says_nothing(self) -> bool:
-        return self == Site(self.record_id)
+        return self == SiteTerms(self.record_id)
 
     def signals_for(self, url: str, kind: str) -> list[str]:
         """Return the signals for a page; ``kind`` is "html", "pdf" or "gemtext"."""
@@ -105,9 +105,9 @@ class Site(msgspec.Struct, omit_defaults=True):
         return bool(found) and not max(found)[1]
 
 
-def site_of(path: str, body: bytes) -> Site:
+def site_of(path: str, body: bytes) -> SiteTerms:
     """Return the signals and rules in a file; ``path`` is one of FILES, or LICENCE."""
-    site = Site()
+    site = SiteTerms()
     if path == LICENCE:
         site.terms = terms_in(body)
     elif path == TDM_FILE:
@@ -122,7 +122,7 @@ def site_of(path: str, body: bytes) -> Site:
     return site
 
 
-def _read_robots(body: bytes, site: Site) -> None:
+def _read_robots(body: bytes, site: SiteTerms) -> None:
     lines = [*_lines_for_all(body)]
     values = [value for kind, value in lines if kind == CONTENT_SIGNAL]
     site.signals = sorted(set().union(*map(content_signals, values)))

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krowlspider.errors import KrowlError
-from krowlspider.graph import parts
-from krowlspider.graph.parts import Gathered, Part, merge, write
+from krowlspider.graph import link_files
+from krowlspider.graph.link_files import Gathered, LinkFile, merge, write
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,7 +20,7 @@ _HOST = st.sampled_from(["com.a", "com.a-b", "com.a.b", "com.b", "com.b:1965", "
 LINKS = st.dictionaries(_HOST, st.sets(_HOST, max_size=5), max_size=6)
 
 
-def links_in(part: Part) -> set[tuple[str, str]]:
+def links_in(part: LinkFile) -> set[tuple[str, str]]:
     names = [name.decode().rstrip("\n") for name in part.read_names()]
     assert names == sorted(names) == part.text().decode().split("\n")[:-1]
     keys = part.keys().tolist()
@@ -38,7 +38,7 @@ def test_a_merge_has_the_links_of_all_parts(tmp_path_factory, given: list[dict[s
     folder = tmp_path_factory.mktemp("parts")
     for number, targets in enumerate(given):
         write(folder / f"{number}.links", targets, 7)
-    made = [Part(folder / f"{number}.links") for number in range(len(given))]
+    made = [LinkFile(folder / f"{number}.links") for number in range(len(given))]
     assert [links_in(part) for part in made] == [pairs(targets) for targets in given]
     assert all(part.size == 7 for part in made)
     whole = merge(made, folder / "whole")
@@ -59,11 +59,11 @@ def test_a_merge_in_steps_is_the_same(tmp_path: Path, monkeypatch: pytest.Monkey
             targets.setdefault(source, set()).add(target)
         want |= pairs(targets)
         write(tmp_path / f"{number}.links", targets)
-        made.append(Part(tmp_path / f"{number}.links"))
-    monkeypatch.setattr(parts, "PARTS_AT_ONCE", 3)
-    monkeypatch.setattr(parts, "LINKS_AT_ONCE", 17)
-    monkeypatch.setattr(parts, "NAMES_AT_ONCE", 9)
-    monkeypatch.setattr(parts, "_SAMPLED", 3)
+        made.append(LinkFile(tmp_path / f"{number}.links"))
+    monkeypatch.setattr(link_files, "PARTS_AT_ONCE", 3)
+    monkeypatch.setattr(link_files, "LINKS_AT_ONCE", 17)
+    monkeypatch.setattr(link_files, "NAMES_AT_ONCE", 9)
+    monkeypatch.setattr(link_files, "_SAMPLED", 3)
     assert links_in(merge(made, tmp_path / "whole")) == want
     assert len(list(tmp_path.iterdir())) == 12
 
@@ -88,4 +88,4 @@ def test_a_damaged_file_is_named(tmp_path: Path, cut: int):
     write(path, {"com.a": {"com.b"}})
     path.write_bytes(path.read_bytes()[:cut])
     with pytest.raises(KrowlError, match=r"a\.links is damaged, or of another version: remove it"):
-        Part(path)
+        LinkFile(path)
