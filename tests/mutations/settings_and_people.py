@@ -136,6 +136,14 @@ SETTINGS_AND_PEOPLE = (
         ("tests/extensions/test_import.py", "-k", "bounded_length"),
     ),
     Mutation(
+        "refused-bodies-are-cut",
+        "a client that sends all before it reads gets the refusal",
+        _ENDPOINT,
+        "elif not request.content.is_eof():",
+        "elif False:",
+        ("tests/extensions/test_page_server.py", "-k", "8_mb"),
+    ),
+    Mutation(
         "clients-without-end",
         "9: the live page has a bounded number of connections",
         _ENDPOINT,
