@@ -16,6 +16,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,6 +107,16 @@ class Tree:
         return done.returncode, failed[0] if failed else "\n".join(lines[-1:])
 
 
+def _option(tests: tuple[str, ...], name: str) -> str:
+    """Return the expression of -k or -m, "" for none."""
+    return tests[tests.index(name) + 1] if name in tests else ""
+
+
+def _paths(tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Return arguments of pytest without options, which are -k and -m and stand behind paths."""
+    return tuple(takewhile(lambda each: not each.startswith("-"), tests))
+
+
 class Judge:
     """Finds the outcome of each mutation. Tests of several mutations run unchanged once."""
 
@@ -114,12 +125,17 @@ class Judge:
         self._unchanged: dict[tuple[str, ...], tuple[int | None, str]] = {}
 
     def run_unchanged(self, each: Collection[tuple[str, ...]]) -> None:
-        """Run all tests without a mutation, in one process. If one fails, `passes` runs them again
-        to find which."""
-        every = tuple({test: None for tests in each for test in tests})
-        code, reason = self._tree.test(every, _LONGEST_ALL)
-        if code == _PASSED:
-            self._unchanged |= dict.fromkeys(each, (code, reason))
+        """Run all tests without a mutation: those with like options in one process. If one fails,
+        `passes` runs these again to find which."""
+        groups: dict[tuple[str, bool], list[tuple[str, ...]]] = {}
+        for tests in each:
+            groups.setdefault((_option(tests, "-m"), "-k" in tests), []).append(tests)
+        for (mark, _), group in groups.items():
+            paths = {path: None for tests in group for path in _paths(tests)}
+            names = " or ".join(f"({_option(tests, '-k')})" for tests in group if "-k" in tests)
+            code, reason = self._tree.test((*paths, "-m", mark, "-k", names), _LONGEST_ALL)
+            if code == _PASSED:
+                self._unchanged |= dict.fromkeys(group, (code, reason))
 
     def passes(self, tests: tuple[str, ...]) -> bool:
         """Return whether tests pass without a mutation."""
