@@ -8,21 +8,17 @@ what the undisturbed one has made. The number of kills is printed.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import traceback
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
 from krowlspider.catalogue.follow import Follower
 from krowlspider.catalogue.parquet import ParquetSink
 from tests.catalogue.warcs import ALL, archived, fetch
-
-_STEPS = frozenset({"open", "os.rename", "os.remove", "os.mkdir"})
+from tests.support.killed import killed_before
 
 
 def warcs(folder: Path) -> Path:
@@ -39,32 +35,13 @@ def warcs(folder: Path) -> Path:
 
 
 def make(source: Path, out: Path, step: int = 0) -> int:
-    """Make a catalogue in a child, killed before its ``step``th step, which is counted from 1.
+    """Make a catalogue in a child, as of `killed_before`."""
 
-    Return its exit code, negative if it was killed.
-    """
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code = 1
-    try:
-        left = step
-
-        def kill(event: str, about: tuple[Any, ...]) -> None:
-            nonlocal left
-            if event in _STEPS and str(about[0]).startswith(str(out)):
-                left -= 1
-                if not left:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(kill)
+    def work() -> None:
         with closing(ParquetSink(out, ALL)) as sink:
             Follower(source, "autumn", ALL, sink).run()
-        code = 0
-    finally:
-        if code:
-            traceback.print_exc()
-        os._exit(code)
+
+    return killed_before(step, out, work)
 
 
 def files(out: Path) -> dict[str, bytes]:
@@ -75,16 +52,12 @@ def files(out: Path) -> dict[str, bytes]:
 
 def read_all(out: Path) -> int:
     """Read all tables in a child, which exits with the returned code: pyarrow has threads."""
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code = 1
-    try:
+
+    def work() -> None:
         for path in out.rglob("*.parquet"):
             pq.read_table(path, partitioning=None)
-        code = 0
-    finally:
-        os._exit(code)
+
+    return killed_before(0, out, work)
 
 
 def main(folder: Path, every: int = 1) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from functools import cache
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from krowlspider.config.settings_file import FURTHER_LINE, LINE, UneditableError, edited
 from krowlspider.programs.krowl import SettingsModule
+from tests.support import warm
 from tests.support.crawling import CONTACT
 from tests.support.in_process import run_here
 from tests.support.installed import installed
@@ -131,19 +131,16 @@ class Project:
             )
 
     def scrapy(self, *words: str, code: int = 0) -> str:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, "-m", "scrapy", *words],
             cwd=self.folder,
-            env=self._environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
+            environment=self._environment,
             timeout=100,
-            check=False,
         )
-        assert done.returncode == code, done.stdout
-        assert "Traceback" not in done.stdout
-        return done.stdout
+        said = (done.stdout + done.stderr).decode()
+        assert done.returncode == code, said
+        assert "Traceback" not in said
+        return said
 
     def init(self, *words: str, code: int = 0) -> str:
         return self.scrapy("krowl", "init", *words, code=code)
@@ -285,16 +282,13 @@ def test_a_contact_is_needed(tmp_path: Path) -> None:
 
 
 def test_outside_of_a_project_the_way_out_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
+    done = warm.run(
         [sys.executable, "-m", "scrapy", "krowl", "init", "--contact", CONTACT],
         cwd=tmp_path,
-        env=installed(tmp_path / "site"),
-        capture_output=True,
-        text=True,
-        check=False,
+        environment=installed(tmp_path / "site"),
     )
     assert done.returncode == 2
-    assert "run this in the folder of its scrapy.cfg" in done.stderr
+    assert b"run this in the folder of its scrapy.cfg" in done.stderr
 
 
 def test_a_project_with_the_archive_alone_keeps_its_profile(tmp_path: Path) -> None:

@@ -10,24 +10,21 @@ the undisturbed one has made. The number of kills is printed.
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import signal
 import sys
-import traceback
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from krowlspider.graph.build import LEVELS, GraphFolder, built
 from krowlspider.graph.ranks import HostRanks, write
 from krowlspider.graph.text_form import EDGES, RANKS, VERTICES
 from tests.catalogue.warcs import archived, fetch
+from tests.support.killed import killed_before
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-_STEPS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir"})
 
 
 def warcs(folder: Path) -> list[Path]:
@@ -42,25 +39,9 @@ def warcs(folder: Path) -> list[Path]:
 
 
 def make(sources: Sequence[Path], out: Path, step: int = 0) -> int:
-    """Make a graph in a child, killed before its ``step``th step, which is counted from 1.
+    """Make a graph in a child, as of `killed_before`."""
 
-    Return its exit code, negative if it was killed.
-    """
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    code = 1
-    try:
-        left = step
-
-        def kill(event: str, about: tuple[Any, ...]) -> None:
-            nonlocal left
-            if event in _STEPS and str(about[0]).startswith(str(out)):
-                left -= 1
-                if not left:
-                    os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(kill)
+    def work() -> None:
         with closing(GraphFolder(out)) as graph:
             for source in sources:
                 if not graph.has(source):
@@ -69,11 +50,8 @@ def make(sources: Sequence[Path], out: Path, step: int = 0) -> int:
             for level in LEVELS:
                 graph.write(found := built(level, hosts, names))
                 write(out / "ranks.tsv", [(name, 1.0, 2.0) for name in found.names])
-        code = 0
-    finally:
-        if code:
-            traceback.print_exc()
-        os._exit(code)
+
+    return killed_before(step, out, work)
 
 
 def files(out: Path) -> dict[str, str]:

@@ -57,6 +57,7 @@ class _Order(NamedTuple):
     module: str
     arguments: Sequence[str]
     environment: Mapping[str, str]
+    cwd: str
 
 
 class WarmProcess:
@@ -136,6 +137,10 @@ def _of_the_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in environment.items() if k.startswith(_OF_THE_START)}
 
 
+def _paths(environment: Mapping[str, str]) -> list[str]:
+    return environment.get("PYTHONPATH", "").split(os.pathsep)
+
+
 # Set by conftest.py. Outside tests, each process is started cold.
 enabled = False
 
@@ -156,17 +161,23 @@ def start(
     stderr: _File | None = None,
 ) -> Process:
     """Start a command: warm if it is ``python -m`` and one of `SERVED`, else by
-    `subprocess.Popen`."""
+    `subprocess.Popen`. In another folder it is warm if PYTHONPATH begins with this checkout."""
     words = [str(word) for word in command]
     given = dict(os.environ if environment is None else environment)
+    at_start = _of_the_start(given)
+    is_here = cwd == ROOT
+    if not is_here and _paths(given)[0] == str(ROOT):
+        # Its modules are imported already; the server sets the rest of the path.
+        is_here = True
+        del at_start["PYTHONPATH"]
     warm = (
         enabled
         and not cold
         and words[:2] == [sys.executable, "-m"]
         and words[2] in SERVED
-        and cwd == ROOT
+        and is_here
     )
-    if not warm or _of_the_start(given) != _server().environment:
+    if not warm or at_start != _server().environment:
         return subprocess.Popen(
             words, cwd=cwd, env=given, stdin=stdin, stdout=stdout, stderr=stderr
         )
@@ -176,7 +187,7 @@ def start(
             (stdin, stdout, stdout if stderr == subprocess.STDOUT else stderr)
         )
     ]
-    return _server().start(_Order(words[2], words[3:], given), files)
+    return _server().start(_Order(words[2], words[3:], given, str(cwd)), files)
 
 
 def run(
@@ -272,6 +283,11 @@ def _main() -> None:
         return
     os.environ.clear()
     os.environ.update(order.environment)
+    os.chdir(order.cwd)
+    if order.cwd != str(ROOT):
+        sys.path[:1] = [order.cwd, *_paths(order.environment)]
+        # `tests.support.in_process` keeps the packages that this checkout has.
+        importlib.import_module("scrapy.cmdline").entry_points.cache_clear()
     # It prepares the process of a command.
     sys.modules.pop("krowlspider.project")
     sys.argv[1:] = order.arguments

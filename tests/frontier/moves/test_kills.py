@@ -56,7 +56,7 @@ def run_sender(folder: Path, kill_after: int) -> int:
 
 def test_kills_during_hand_overs_lose_and_double_nothing(tmp_path: Path) -> None:
     pages = sorted(f"http://h{host}.test/{page}" for host in range(200) for page in range(7))
-    for kill_after in (3, 31, 50):
+    for kill_after in (3, 50):
         run_sender(tmp_path, kill_after)
         here = World(lambda: LevelStore(tmp_path / "here"), node="here")
         there = World(lambda: LevelStore(tmp_path / "there"), node="there")

@@ -6,13 +6,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from krowlspider.frontier.robots.gate import (
-    AUTHORITIES_MAX,
-    DIFFERENT_MAX,
-    RULES_MAX,
-    WITHOUT_MAX,
-    RobotsCache,
-)
+from krowlspider.frontier.robots import gate
+from krowlspider.frontier.robots.gate import RobotsCache
 from krowlspider.frontier.store.schema import ROBOTS, robots_key, seen_prefix
 from krowlspider.frontier.store.store import Batch, LevelStore
 from krowlspider.politeness.robots import RobotsRecord, Ruling
@@ -37,48 +32,53 @@ def record_of(world: World, body: bytes) -> RobotsRecord:
     return RobotsRecord(Ruling.RULES.value, now, now + 100, 200, body)
 
 
-def test_rules_in_memory_are_bounded_and_come_back_from_disk() -> None:
+def test_rules_in_memory_are_bounded_and_come_back_from_disk(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "RULES_MAX", 20_000)
     world = World(KeptMemoryStore)
     cache = cache_of(world)
     body = b"User-agent: *\nDisallow: /private\nCrawl-delay: 7\n# " + b"long" * 256
     cache.learn(A, record_of(world, body))
     before, rules = cache.look_up(A)
-    for number in range(RULES_MAX // 50_000 + 1):
-        long = record_of(world, b"sitemap:a\n" * 50_000 + b"# %d" % number)
+    for number in range(5):
+        long = record_of(world, b"sitemap:a\n" * 5000 + b"# %d" % number)
         cache.learn(f"http://{number}.test", long)
-    assert cache.size == RULES_MAX
+    assert cache.size == 20_000
     expires, again = cache.look_up(A)
     assert again is not rules
     assert again is not None
     assert (expires, again.crawl_delay, again.allowed(URL)) == (before, 7.0, False)
     # The oldest rules were evicted for it.
-    assert cache.size == RULES_MAX - 50_000 + again.size
+    assert cache.size == 20_000 - 5000 + again.size
 
 
-def test_authorities_in_memory_are_bounded() -> None:
+def test_authorities_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "AUTHORITIES_MAX", 300)
     world = World(KeptMemoryStore)
     cache = cache_of(world)
     cache.learn(A, record_of(world, b"User-agent: *\nDisallow: /private\n# " + b"long" * 256))
     _, rules = cache.look_up(A)
-    for number in range(AUTHORITIES_MAX - 1):
+    for number in range(299):
         cache.learn(f"http://{number}.test", record_of(world, b""))
     assert cache.look_up(A)[1] is rules
     cache.learn("http://last.test", record_of(world, b""))
     assert A not in cache._parsed
 
 
-def test_different_rules_in_memory_are_bounded() -> None:
+def test_different_rules_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gate, "DIFFERENT_MAX", 100)
     world = World(KeptMemoryStore)
     cache = cache_of(world)
     cache.learn(A, record_of(world, b"User-agent: *\nDisallow: /private"))
     _, rules = cache.look_up(A)
-    for number in range(DIFFERENT_MAX - 1):
+    for number in range(99):
         body = b"User-agent: *\nDisallow: /%d\n# %b" % (number, b"long" * 256)
         cache.learn(f"http://{number}.test", record_of(world, body))
     assert cache.look_up(A)[1] is rules
-    assert cache.size == DIFFERENT_MAX
+    assert cache.size == 100
     cache.learn("http://last.test", record_of(world, b"User-agent: *\nDisallow: /last"))
-    assert cache.size == DIFFERENT_MAX
+    assert cache.size == 100
     assert A not in cache._parsed
 
 
@@ -133,14 +133,17 @@ def test_reading_https_keeps_the_unsaved_record_of_http() -> None:
     assert cache.look_up(A) == (until, None)
 
 
-def test_authorities_without_a_record_are_bounded_in_memory() -> None:
+def test_authorities_without_a_record_are_bounded_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate, "WITHOUT_MAX", 200)
     world = World(Reads)
     cache, store = cache_of(world), world.store
     assert isinstance(store, Reads)
-    for number in range(WITHOUT_MAX // 2 + 1):
+    for number in range(101):
         cache.look_up(f"http://{number}.test")
     before = store.count
-    cache.look_up(f"http://{WITHOUT_MAX // 2}.test")
+    cache.look_up("http://100.test")
     assert store.count == before
     cache.look_up("http://0.test")
     assert store.count == before + 2
@@ -164,7 +167,7 @@ def test_hosts_with_the_same_short_robots_txt_share_its_rules() -> None:
 def test_one_long_robots_txt_of_many_hosts_is_parsed_once() -> None:
     """Both when it is fetched and when the copy of each host is read from disk."""
     world = World(KeptMemoryStore)
-    body = b"User-agent: *\n" + b"".join(b"Disallow: /*%d*x\n" % n for n in range(20_000))
+    body = b"User-agent: *\n" + b"".join(b"Disallow: /*%d*x\n" % n for n in range(4000))
     authorities = [f"http://{number}.test" for number in range(50)]
 
     def learn() -> None:

@@ -419,14 +419,15 @@ CHANGES = st.lists(
 )
 
 
+@pytest.mark.parametrize("is_level", [True, False])
 @settings(max_examples=20)
-@given(batches=st.lists(CHANGES, max_size=4), prefix=st.sampled_from([b"a", b"b", b"c"]))
+@given(batches=st.lists(CHANGES, max_size=4), prefix=st.sampled_from([b"a", b"b", b"c", b""]))
 def test_a_store_agrees_with_a_plain_dict(
-    batches: list[list[tuple[bytes, bytes | None]]], prefix: bytes
+    is_level: bool, batches: list[list[tuple[bytes, bytes | None]]], prefix: bytes
 ) -> None:
     model: dict[bytes, bytes] = {}
     with TemporaryDirectory() as folder:
-        store = LevelStore(Path(folder) / "db", create=True)
+        store = LevelStore(Path(folder) / "db", create=True) if is_level else MemoryStore()
         try:
             for changes in batches:
                 batch = store.batch()
@@ -453,30 +454,3 @@ def test_a_store_agrees_with_a_plain_dict(
             assert list(store.firsts(b"q", b"q1\0")) == list(firsts_of(behind))
         finally:
             store.close()
-
-
-@given(
-    st.lists(
-        st.tuples(st.binary(min_size=1, max_size=3), st.one_of(st.none(), st.binary(max_size=3))),
-        max_size=20,
-    ),
-    st.binary(max_size=2),
-)
-def test_the_memory_store_agrees_with_a_plain_dict(
-    changes: list[tuple[bytes, bytes | None]], prefix: bytes
-) -> None:
-    store, model = MemoryStore(), dict[bytes, bytes]()
-    batch = store.batch()
-    for key, value in changes:
-        if value is None:
-            batch.delete(key)
-            model.pop(key, None)
-        else:
-            batch.put(key, value)
-            model[key] = value
-    batch.write()
-    assert list(store.items(prefix)) == sorted(
-        (key, value) for key, value in model.items() if key.startswith(prefix)
-    )
-    asked = [b"", *sorted(key for key, _ in changes)]
-    assert store.read(asked) == [model.get(key) for key in asked]
