@@ -30,7 +30,13 @@ class PolitenessMiddleware:
         self._crawler = crawler
         job, count = job_of(crawler), crawler.stats.inc_value
         self._feedback = HostFeedback(
-            job.frontier, job.outages, job.rule, job.wall, count, chance=job.chance
+            job.frontier,
+            job.outages,
+            job.rule,
+            job.wall,
+            count,
+            silent=job.silent_servers,
+            chance=job.chance,
         )
 
     @classmethod

@@ -17,6 +17,7 @@ from scrapy import Request
 from scrapy.utils.asyncio import CallLaterResult, call_later
 
 from krowlspider.errors import counted, duration
+from krowlspider.fetch.errors import ConnectTimeout
 from krowlspider.frontier.entry_queues import FELL_BACK, Lease
 from krowlspider.frontier.hosts.host import Health, Host, RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
@@ -147,6 +148,8 @@ _TURN = 0.01
 # seconds after which no more are looked at.
 _REFUSALS_A_HOST = 20
 _HOST_TURN = 0.002
+# Entries in a row that are put behind the others of their host before it is deferred.
+_PASSED_OVER_MAX = 1_000
 # Seconds until hosts of awaited requests are looked at again.
 _LOOK_AGAIN = 0.05
 # Seconds until a host is looked at again whose next page waits for others of its seed to end, or
@@ -307,6 +310,8 @@ class Dispatcher:
         if robots.served_last:
             return self._waiting_robots_fetch(host)
         defers, end, wait = False, self._frontier.now() + _HOST_TURN, 0.0
+        # The rest in seconds of a silent server.
+        silent = 0.0
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.queues.pop(host, seeds_only=seeds_only)
             if lease is None:
@@ -322,21 +327,24 @@ class Dispatcher:
                 self._drop(lease, refusal)
                 continue
             authority = authority_of(url)
-            verdict = self._verdict(host, authority, url)
+            rest = self._job.silent_servers.rest(authority, self._frontier.now())
+            verdict = Verdict.UNREACHABLE if rest else self._verdict(host, authority, url)
             if verdict is Verdict.ALLOWED and not self._keep_crawl_delay(host):
                 verdict = Verdict.TOO_SLOW
             if verdict is Verdict.ALLOWED:
                 if self._on_page is not None and host.robots.looked_at != authority:
                     self._report_page(host, lease, authority)
+                host.robots.passed_over = 0
                 return self._page(host, lease, refetch)
             if verdict is Verdict.UNKNOWN:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
-            defers |= self._refuse_by_robots(lease, verdict)
+            defers |= self._refuse_by_robots(lease, verdict, rest)
+            silent = rest or silent
             if self._frontier.now() > end:
                 break
-        if defers and host.health is not Health.RETIRED:
-            self._schedule.deferral.defer(host)
+        if defers and host.health is not Health.RETIRED and self._has_passed_over_all(host):
+            self._schedule.deferral.defer(host, silent)
         else:
             took = self._job.cpu() - begun
             rest = self._flights.cost.rest(took, self._frontier.now())
@@ -408,28 +416,48 @@ class Dispatcher:
         host.rate.floor = delay
         return True
 
-    def _refuse_by_robots(self, lease: Lease, verdict: Verdict) -> bool:
+    def _refuse_by_robots(self, lease: Lease, verdict: Verdict, rest: float) -> bool:
         """Drop an entry that robots.txt does not allow.
 
-        If robots.txt cannot be fetched now, keep the entry queued and return True. If the entry is
-        a seed without a scheme, queue its http URL in its place and return False.
+        If robots.txt cannot be fetched now, or the server rests for ``rest`` seconds, keep the
+        entry queued and return True. If the entry is a seed without a scheme, queue its http URL in
+        its place and return False.
         """
         if self._job.hooks is not None and verdict is Verdict.DISALLOWED:
             self._job.hooks.pages.is_disallowed(InFlight(lease.host, lease.entry.url, lease))
+        if verdict is Verdict.UNREACHABLE:
+            return self._put_off(lease, rest)
         if lease.entry.is_awaited:
             self._drop(lease, verdict.value)
-            return False
-        if verdict is Verdict.UNREACHABLE and not lease.entry.may_fall_back:
-            self._frontier.queues.replace(lease, lease.entry)
-            return True
-        if verdict is Verdict.UNREACHABLE:
-            self._intake.fall_back(lease.entry)
-            self._frontier.acknowledge(lease, FELL_BACK)
             return False
         if verdict is Verdict.UNDECIDED:
             self._name_undecided(lease.host.name)
         self._frontier.acknowledge(lease, dropped=verdict.value)
         return False
+
+    def _put_off(self, lease: Lease, rest: float) -> bool:
+        """Put an entry behind the others of its host; a retry is not due for ``rest`` seconds."""
+        if lease.entry.is_awaited:
+            self._drop(lease, ConnectTimeout.kind if rest else Verdict.UNREACHABLE.value)
+            return False
+        if lease.entry.may_fall_back:
+            self._intake.fall_back(lease.entry)
+            self._frontier.acknowledge(lease, FELL_BACK)
+            return False
+        if lease.entry.due:
+            # It comes before all pages that were not tried.
+            lease.entry.due = max(lease.entry.due, self._frontier.now() + rest)
+        self._frontier.queues.replace(lease, lease.entry)
+        lease.host.robots.passed_over += 1
+        return True
+
+    def _has_passed_over_all(self, host: Host) -> bool:
+        """Return whether no entry of a host may be sent. It begins anew then."""
+        passed_over = host.robots.passed_over
+        if passed_over < min(host.queue.queued, _PASSED_OVER_MAX):
+            return False
+        host.robots.passed_over = 0
+        return True
 
     def _drop(self, lease: Lease, reason: str) -> None:
         if lease.entry.is_awaited:

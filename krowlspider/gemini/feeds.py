@@ -80,6 +80,12 @@ def claims_in(document: Gemtext) -> list[Claim]:
     ]
 
 
+def title_of(text: str) -> str:
+    """Return the text of a link without the date of an entry; one that is a date alone as it is."""
+    found = _DATED.match(text)
+    return text if found is None else found[2].strip() or text
+
+
 def _entry(link: LinkLine) -> FeedEntry | None:
     found = _DATED.match(link.text)
     if found is None:

@@ -26,14 +26,15 @@ from krowlspider.corpus.warc_pages import records
 from krowlspider.errors import KrowlError, counted
 from krowlspider.graph import hyperball, link_files, text_form
 from krowlspider.graph.adjacency import Graph
-from krowlspider.graph.domains import fold
+from krowlspider.graph.domains import domain_in_reverse, fold
+from krowlspider.graph.hosts import reverse
 from krowlspider.graph.hyperball import Centralities, harmonic
 from krowlspider.graph.pagerank import PageRanks, pagerank
 from krowlspider.graph.references import linked_by
 from krowlspider.graph.text_form import Names, Ranks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from krowlspider.graph.adjacency import Places
@@ -193,3 +194,18 @@ def built(level: str, graph: Graph, names: Names, memory: int = hyperball.MEMORY
     if level == DOMAIN:
         graph, names, hosts = fold(graph, names)
     return RankedGraph(level, graph, names, harmonic(graph, memory), pagerank(graph), hosts)
+
+
+def search_ranks(hosts: RankedGraph, domains: RankedGraph) -> Iterator[tuple[str, float, float]]:
+    """Yield the ranks of hosts for a search: name, harmonic centrality and PageRank.
+
+    A host has at most the ranks of its domain, which links within the domain do not raise. The
+    PageRank of a domain counts as a multiple of the mean, as there are fewer domains than hosts.
+    """
+    scale = domains.graph.size / max(hosts.graph.size, 1)
+    ranked = zip(domains.names, *domains.ranks, strict=True)
+    of_domains = {name: (near, rank * scale) for name, near, rank in ranked}
+    for name, near, rank in zip(hosts.names, *hosts.ranks, strict=True):
+        # A public suffix belongs to no domain.
+        limits = of_domains.get(domain_in_reverse(name) or "", (near, rank))
+        yield reverse(name), float(min(near, limits[0])), float(min(rank, limits[1]))

@@ -67,6 +67,7 @@ from krowlspider.job.parts import (
 )
 from krowlspider.job.provenance import Provenance, open_other_crawls, warcinfo
 from krowlspider.job.snapshots import RunningSnapshot
+from krowlspider.politeness.silence import SilentServers
 from krowlspider.urls.canonical import IdentityHasher
 
 if TYPE_CHECKING:
@@ -177,6 +178,7 @@ class Job:
         if self.sites is not None:
             self.rule = self.sites.delays(self.rule)
         self.rule = gemini_delays(self.rule, settings)
+        self.silent_servers = SilentServers(self.rule, self.chance)
         # The error of the archive or the frontier that stops the crawl, once there is one.
         self.failure: Exception | None = None
         # Why the crawl has stopped, if a person has to mend something before the next start.

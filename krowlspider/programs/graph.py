@@ -84,14 +84,17 @@ class Command(Program):
             try:
                 self._take(graph, folders)
                 hosts, names = graph.merge()
-                for level in build.LEVELS:
-                    if level in levels or (index is not None and level == build.HOST):
-                        built = build.built(level, hosts, names)
-                        if level in levels:
-                            graph.write(built)
-                            self._tell(built, opts.top)
-                        if index is not None and level == build.HOST:
-                            self.say(f"{counted(write(index, _ranks(built)), 'rank')} in {index}")
+                made = []
+                for level in build.LEVELS if index is not None else levels:
+                    built = build.built(level, hosts, names)
+                    if level in levels:
+                        graph.write(built)
+                        self._tell(built, opts.top)
+                    if index is not None:
+                        made.append(built)
+                if index is not None:
+                    count = write(index, build.search_ranks(*made))
+                    self.say(f"{counted(count, 'rank')} in {index}")
             except KeyboardInterrupt:
                 self.complain("interrupted: run the same command again to continue", FOUND_WRONG)
 
@@ -132,11 +135,6 @@ def _index_at(name: str) -> Path:
     if not (folder / "state.json").is_file() and not (folder / "tantivy").is_dir():
         raise KrowlError(f"{name} is no search index: give the folder of scrapy index with --into")
     return folder / FILE
-
-
-def _ranks(built: RankedGraph) -> Iterator[tuple[str, float, float]]:
-    values = zip(built.names, *built.ranks, strict=True)
-    return ((reverse(name), float(near), float(rank)) for name, near, rank in values)
 
 
 def table(built: RankedGraph, top: int, width: int) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # The file of tantivy that names the segments of the last commit.
 _META = "meta.json"
+# The files of a segment that it maps.
+_MAPPED = frozenset({".del", ".fast", ".fieldnorm", ".idx", ".pos", ".store", ".term"})
 # Languages of an index that are read.
 _LANGUAGES_READ = 300
 # Bytes of STATE.
@@ -66,6 +68,8 @@ class OpenedIndex:
         self._view: CommitView | None = None
         # What the files were when the view was made.
         self._stamp: tuple[tuple[int, int], ...] = ()
+        # The mapped files, with inode and size.
+        self._mapped: dict[Path, tuple[int, int]] = {}
         self._ranks: HostRanks | None = None
         self._ranks_stamp = (0, 0)
 
@@ -79,6 +83,7 @@ class OpenedIndex:
         :raises SearchError: it is missing, damaged, or of another form
         """
         with self._lock:
+            self._check_mapped()
             stamp = tuple(map(_stamp, (self.folder / SEGMENTS / _META, self.folder / STATE)))
             stamp = (*stamp, _stamp(self.folder / RANKS))
             if self._view is None or stamp != self._stamp:
@@ -101,12 +106,36 @@ class OpenedIndex:
                 f" on, remove the folder and make it again: {self._way()}"
             ) from error
 
+    def _check_mapped(self) -> None:
+        """Let go of the index if a mapped file was cut: to read behind its end is a SIGBUS.
+
+        A file that was removed stays whole as long as it is mapped.
+
+        :raises SearchError: a file was cut
+        """
+        for path, (inode, size) in self._mapped.items():
+            try:
+                found = path.stat()
+            except OSError:
+                continue
+            if found.st_ino == inode and found.st_size < size:
+                self._index = self._view = None
+                self._mapped = {}
+                raise SearchError(
+                    f"the index {self.folder} is damaged: {path} was {size:,} bytes and has"
+                    f" {found.st_size:,}; remove the folder and make it again: {self._way()}"
+                )
+
     def _look(self) -> CommitView:
         state = self._state()
         folder = self.folder / SEGMENTS
         try:
             with _panics_as_errors():
-                return self._opened(folder, state)
+                # Before they are mapped, as a file may be cut at any time.
+                mapped = _files_in(folder)
+                view = self._opened(folder, state)
+                self._mapped = mapped
+                return view
         except (ValueError, OSError) as error:
             self._index = None
             raise SearchError(
@@ -186,6 +215,18 @@ def _panics_as_errors() -> Iterator[None]:
         if type(error).__name__ != _PANIC:
             raise
         raise ValueError(error_text(error)) from error
+
+
+def _files_in(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Return inode and size of each file of segments by its path. Raises OSError."""
+    found: dict[Path, tuple[int, int]] = {}
+    for path in folder.iterdir():
+        if path.suffix in _MAPPED:
+            # A merge may have removed it.
+            with suppress(FileNotFoundError):
+                about = path.stat()
+                found[path] = about.st_ino, about.st_size
+    return found
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -20,14 +20,8 @@ from krowlspider.corpus.sites.terms import ROBOTS, SiteTerms, site_of
 from krowlspider.corpus.warc_pages import records
 from krowlspider.gemini import robots
 from krowlspider.gemini.robots import INDEXER
-from krowlspider.search.documents import (
-    BLOCK_MAX,
-    NoDocument,
-    answer_of,
-    is_indexable,
-    links_in,
-    refusal_in,
-)
+from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, is_indexable, refusal_in
+from krowlspider.search.feeds import is_feed, links_in
 from krowlspider.search.ledger import Payload, SiteRecord
 from krowlspider.search.link_store import StoredPage
 from krowlspider.search.schema import key_of
@@ -193,7 +187,8 @@ class Scanner:
             page.url, page.digest, page.fetched = found.url, found.line.digest, when
             page.file, page.offset, page.length = found.payload
             page.at = found.latest[1:]
-            may_link = found.line.mime == REVISIT or is_indexable(found.line.mime)
+            mime = found.line.mime
+            may_link = mime == REVISIT or is_indexable(mime) or is_feed(mime)
             self._put_links(batch, found.url, found.answer if may_link else None)
         elif was[0] and page.file >= 0:
             # It is back, as it was before.

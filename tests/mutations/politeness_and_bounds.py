@@ -247,6 +247,14 @@ POLITENESS_AND_BOUNDS = (
         ("tests/fetch/http/test_decode_work.py",),
     ),
     Mutation(
+        "silent-ports-hold-their-hosts",
+        "a port that drops packets holds up no page of the other port",
+        "krowlspider/politeness/silence.py",
+        "self._until[authority] = now + wait",
+        "pass",
+        ("tests/whole_crawls/test_silent_ports.py", "tests/politeness/test_silence.py"),
+    ),
+    Mutation(
         "tls-takes-any-time",
         "10: TLS has a bound of CPU time for its content",
         "krowlspider/fetch/tls.py",

@@ -34,6 +34,9 @@ _PAGE = f"{_SEARCH}/page/__init__.py", _SHOWN
 _ANSWERS = f"{_SEARCH}/formats.py", _SHOWN
 _ROUTE = f"{_SEARCH}/route.py", _SHOWN
 _BUILD = f"{_GRAPH}/build.py", ("tests/graph/test_build.py",)
+_BUILD_RANKS = f"{_GRAPH}/build.py", ("tests/graph/test_search_ranks.py",)
+_CUT = f"{_SEARCH}/opened.py", ("tests/search/test_cut_files.py",)
+_FEEDS = f"{_SEARCH}/feeds.py", ("tests/search/test_feeds.py",)
 _PARTS = f"{_GRAPH}/link_files.py", ("tests/graph/test_link_files.py", "tests/graph/test_build.py")
 _CENTRALITY = ("tests/graph/test_centrality.py",)
 _HYPERBALL = f"{_GRAPH}/hyperball.py", _CENTRALITY
@@ -300,7 +303,19 @@ _TABLE = (
         *("any-number-of-queries", "16 queries wait", *_ROUTE),
         *("if self._waiting >= WAITING_MAX:", "if False:"),
     ),
+    (
+        *("cut-files-are-read", "a file that was cut ends no process", *_CUT),
+        *("            self._check_mapped()", "            pass"),
+    ),
     # --- the graph ---
+    (
+        *("made-hosts-count", "made hosts raise no host of their domain", *_BUILD_RANKS),
+        *("float(min(near, limits[0]))", "float(near)"),
+    ),
+    (
+        *("no-title-of-an-entry", "titles of a feed's entries are anchors", *_FEEDS),
+        *("if is_feed(answer.media):", "if False:"),
+    ),
     (
         *("another-file-of-the-name", "files of two crawls are not mixed", *_BUILD),
         *("if link_files.LinkFile(path).size != warc.stat().st_size:", "if False:"),

@@ -53,6 +53,8 @@ clocks = Clocks()
 # Makes the server's protocol of a connection; by port, at any address.
 Server = Callable[[], "BaseProtocol"]
 servers: dict[int, Server] = {}
+# Ports whose packets are dropped, with the attempts to connect.
+silent: dict[int, int] = {}
 # An address at which no port is open, and one without TLS.
 DEAD = "127.0.0.255"
 NO_TLS = "127.0.0.254"
@@ -174,6 +176,9 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         self, protocol_factory: Server, host: str, port: int, **_: Any
     ) -> tuple[BaseTransport, BaseProtocol]:
         await asyncio.sleep(HOP)
+        if port in silent:
+            silent[port] += 1
+            await self.create_future()
         server = servers.get(port)
         if server is None or host == DEAD or (host == NO_TLS and port == 443):
             raise ConnectionRefusedError(111, f"Connect call failed ({host!r}, {port})")

@@ -305,12 +305,14 @@ class HostRobots:
     - ``awaited``: those of its own that are to be sent to other hosts. Its pages wait for them.
     - ``served_last``: its last pop was for a robots fetch, so a page is next.
     - ``looked_at``: the authority of its last page, whose robots.txt was looked at for sitemaps.
+    - ``passed_over``: its entries since its last page whose server could not be asked.
     """
 
     fetches: list[RobotsFetch] = field(default_factory=list)
     awaited: list[RobotsFetch] = field(default_factory=list)
     served_last: bool = False
     looked_at: str = ""
+    passed_over: int = 0
 
 
 @dataclass(slots=True, eq=False)

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.hosts.host import Host
+    from krowlspider.politeness.silence import SilentServers
 
 
 class WaitCause(Enum):
@@ -250,7 +251,7 @@ class HostFeedback:
     """Sets the wait of a host by its rate, and keeps the rate.
 
     ``wall`` returns epoch seconds, ``chance`` a random number from 0 to 1. ``count`` is called with
-    the name of each stat to increment.
+    the name of each stat to increment. ``silent`` has the servers that make no connection.
     """
 
     def __init__(
@@ -261,6 +262,7 @@ class HostFeedback:
         wall: Callable[[], float],
         count: Callable[[str], None],
         *,
+        silent: SilentServers,
         chance: Callable[[], float],
     ):
         self._addresses = frontier.schedule.shares.addresses
@@ -270,6 +272,7 @@ class HostFeedback:
         self._now = frontier.now
         self._outages = outages
         self._rule = rule
+        self._silent = silent
         self._wall = wall
         self._chance = chance
         self._count = count
@@ -280,6 +283,8 @@ class HostFeedback:
     ) -> None:
         """Record an answer. ``latency`` is in seconds; ``proxy`` is its URL, or empty."""
         self._outages.answered(in_flight.host, proxy)
+        if self._silent.are_counted:
+            self._silent.connected(authority_of(in_flight.url))
         if (lease := in_flight.lease) is not None:
             is_redirect = 300 <= status < 400 or status in REDIRECTS
             location = value_of(headers, b"Location") if is_redirect else None
@@ -407,6 +412,11 @@ class HostFeedback:
             in_flight.must_wait(rule.after_no_such_name(rate, self._chance()))
         else:
             in_flight.must_wait(rule.after_error(rate, self._chance()))
+        authority = authority_of(in_flight.url)
+        if kind != errors.ConnectTimeout.kind:
+            self._silent.connected(authority)
+        elif rate.ema > 0.0:
+            self._silent.timed_out(authority, in_flight.host.name, self._now())
         in_flight.fail(kind, defers=rule.resting(rate))
         if rule.parked(rate):
             self._count("krowl/politeness/parked_count")

@@ -66,7 +66,8 @@ class Sitemap(Struct, eq=False):
     read before still count; after broken XML, those that can be recognised count too.
 
     ``claims`` is what it says of changes, since the caller emptied the list; None: it is not read,
-    and neither are JSON Feeds.
+    and neither are JSON Feeds. ``titles`` has those of a feed's entries by their URLs; None: they
+    are not read.
     """
 
     url: str | None = None
@@ -78,6 +79,7 @@ class Sitemap(Struct, eq=False):
     truncated: bool = False
     error: str | None = None
     claims: list[Claim] | None = None
+    titles: dict[str, str] | None = None
     _pages: list[str] = field(default_factory=list)
 
     def read(self, body: bytes) -> Iterator[list[str]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Kinds of text. A sitemap, or an entry without ``loc``, may name its URL as plain text.
 PAGE, CHILD, LINK, GUID = "page", "child", "link", "guid"
 PAGE_TEXT, CHILD_TEXT = "page text", "child text"
-DATE, FREQUENCY = "date", "frequency"
+DATE, FREQUENCY, TITLE = "date", "frequency", "title"
 # Such a text ends at the next tag, others at the end of their element.
 PLAIN = frozenset({PAGE_TEXT, CHILD_TEXT})
 # Elements that name one page or sitemap each.
@@ -45,7 +45,9 @@ _CLAIM_KINDS = {
     **dict.fromkeys((("item", name) for name in ("pubdate", "date", "updated")), DATE),
     **dict.fromkeys((("entry", name) for name in ("updated", "published", "modified")), DATE),
 }
-_ALL_KINDS = _KINDS | _CLAIM_KINDS
+_TITLE_KINDS = {("item", "title"): TITLE, ("entry", "title"): TITLE}
+# Characters of a title that are kept.
+_TITLE_MAX = 300
 # Dates of one entry that are kept.
 _DATES_MAX = 4
 _PLAIN_KINDS = {"url": PAGE_TEXT, "sitemap": CHILD_TEXT}
@@ -62,12 +64,14 @@ class Claim(NamedTuple):
 
 
 class SitemapContent(Protocol):
-    """What was found in a document: `Sitemap`. ``claims`` is None where they are not read."""
+    """What was found in a document: `Sitemap`. ``claims`` and ``titles`` are None where they are
+    not read."""
 
     url: str | None
     kind: str | None
     error: str | None
     claims: list[Claim] | None
+    titles: dict[str, str] | None
 
     def add(self, place: str, *, is_child: bool = False, base: str | None = None) -> str | None: ...
 
@@ -80,15 +84,22 @@ class Locations:
     """
 
     def __init__(self, found: SitemapContent, root: str):
-        self._add = found.add if found.claims is None else self._add_to_entry
+        self._add = found.add
         self._found = found
-        self._kinds = _KINDS if found.claims is None else _ALL_KINDS
+        self._kinds = _KINDS
+        if found.claims is not None:
+            self._kinds = self._kinds | _CLAIM_KINDS
+        if found.titles is not None:
+            self._kinds = self._kinds | _TITLE_KINDS
+        if self._kinds is not _KINDS:
+            self._add = self._add_to_entry
         self.root = root
         self.base = found.url
-        # Of the entry that is being read: its URLs, dates and frequency.
+        # Of the entry that is being read: its URLs, dates, frequency and title.
         self._urls: list[str] = []
         self._dates: list[str] = []
         self._frequency = ""
+        self._title = ""
         # Of the item that is being read: whether it has a link, and its guid if that is a URL.
         self._is_linked = False
         self._guid = ""
@@ -118,6 +129,8 @@ class Locations:
                 self._dates.append(text)
         elif kind == FREQUENCY:
             self._frequency = text
+        elif kind == TITLE:
+            self._title = " ".join(text.split())[:_TITLE_MAX]
         elif kind != LINK:
             self._add(text, is_child=kind == CHILD)
         elif text.strip():
@@ -138,9 +151,12 @@ class Locations:
         if self._guid and not self._is_linked and normalise(self._guid.strip()) is not None:
             self._add(self._guid)
         self._guid, self._is_linked = "", False
-        if (claims := self._found.claims) is None:
-            return
-        if self._dates or self._frequency:
+        claims, titles = self._found.claims, self._found.titles
+        if titles is not None and self._title:
+            for url in self._urls:
+                titles.setdefault(url, self._title)
+            self._title = ""
+        if claims is not None and (self._dates or self._frequency):
             dates = tuple(self._dates)
             claims += [Claim(url, dates, self._frequency) for url in self._urls]
             self._dates, self._frequency = [], ""
