@@ -397,15 +397,15 @@ class ServedCrawl:
         active = pending + queue.scheduled
         return QueueCounts(active, queue.leased, queue.done, 1, int(active > 0))
 
-    def queue_names(self, *, include_inactive: bool) -> Iterator[str]:
-        """Yield the queues by name. An inactive one is blocked or paused, or has no URL that is not
-        done."""
+    def queue_names(self, *, include_inactive: bool) -> Iterator[str | None]:
+        """Yield the queues by name, None for each that is left out. An inactive one is blocked or
+        paused, or has no URL that is not done."""
         holder_of = self.frontier.schedule.orders.holder_of
         for name, queue in self.ledger.queues():
-            if include_inactive or (
+            is_listed = include_inactive or (
                 holder_of(name) is None and (queue.scheduled or self._has_entries(name))
-            ):
-                yield name
+            )
+            yield name if is_listed else None
 
     def _has_entries(self, name: str) -> bool:
         return next(entries(self._store, name), None) is not None
