@@ -112,7 +112,8 @@ class ServedCrawl:
             if self._head.ring:
                 raise JobError(
                     f"JOBDIR {folder.path} belongs to a node of a cluster, whose other nodes own"
-                    " some of its hosts: give the JOBDIR of a crawl of one process, or a new one"
+                    " some of its hosts: export the URLs of each node, and import them into a new"
+                    f" JOBDIR: {scrapy_with('frontier', folder.path, '--export', 'FILE')}"
                 )
             if (folder.path / SNAPSHOT).exists():
                 raise JobError(
