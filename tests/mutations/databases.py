@@ -39,6 +39,18 @@ _SERVICE = f"{_SERVED}/service.py", _STREAMS
 # Name, promise, file and tests, old text, new text.
 _TABLE = (
     (
+        *("a-deleted-crawl-loses-orders", "DeleteCrawl keeps what people have ordered", *_CRAWL),
+        *("if not each.ended and not _is_of_client(each)", "if False"),
+    ),
+    (
+        *("a-death-loses-the-next-frontier", "a pause outlives a death in DeleteCrawl", *_CRAWL),
+        *("if not self._folder.frontier.exists() and (path / _NEXT).exists():", "if False:"),
+    ),
+    (
+        *("clients-end-delays-of-people", "a client shortens no delay of a person", *_CRAWL),
+        *("not _is_of_client(before) and seconds <= before.seconds", "False"),
+    ),
+    (
         *(
             "silent-clients-hold-places",
             "a client that reads nothing keeps none out",
