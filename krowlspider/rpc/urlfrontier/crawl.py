@@ -175,10 +175,12 @@ class ServedCrawl:
 
     def _adopt(self) -> None:
         """Count the hosts of a crawl by Scrapy as queues."""
-        for name, _ in records(self._store):
-            if self.ledger.known_queue(name) is None:
-                self.ledger.put_queue(name, QueueState())
-        self.ledger.write()
+        found = records(self._store)
+        while some := list(islice(found, _STEP)):
+            for name, _ in some:
+                if self.ledger.known_queue(name) is None:
+                    self.ledger.put_queue(name, QueueState())
+            self.ledger.write()
 
     @property
     def state(self) -> CrawlState:
