@@ -79,8 +79,8 @@ def _answers(method: Method) -> Method:
 
 
 class CrawlService(pb_grpc.CrawlServiceServicer):
-    """The methods have the names of the proto's; docs/grpc.md describes them. ``counts`` has the
-    calls refused by ``rate``: their URLs come too fast."""
+    """The methods have the names of the proto's; docs/grpc.md describes them. ``counts`` gets the
+    calls refused by ``rate``, whose URLs come too fast, and those that are ``silent``."""
 
     def __init__(
         self,
@@ -93,7 +93,6 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
         self._folders = folders
         self._sheets = sheets
         self._counts = counts
-        self._sheet_turn = asyncio.Lock()
 
     @_answers
     async def SubmitUrls(self, request: Any, context: Any) -> Any:
@@ -124,7 +123,7 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
 
     async def StreamResults(self, request: Any, context: Any) -> None:
         try:
-            await stream_results(self._folders, request, context)
+            await stream_results(self._folders, request, context, self._counts)
         except KrowlError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
@@ -159,9 +158,8 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
                 " the settings"
             )
         if has_sheet:
-            # First, as it may be refused; one at a time.
-            async with self._sheet_turn:
-                sheet = await self._put_sheet(context, request.domain, keys)
+            # First, as it may be refused.
+            sheet = await self._put_sheet(context, request.domain, keys)
         if request.HasField("delay"):
             seconds = None if request.delay == -1 else request.delay
             done.append(
@@ -182,8 +180,8 @@ class CrawlService(pb_grpc.CrawlServiceServicer):
                 409,
                 "the crawl has no sheets: start it with KROWL_POLICIES=FILE, which may be empty",
             )
-        text, said = await asyncio.to_thread(sheets.changed, domain, keys)
-        if not await asyncio.to_thread(sheets.write, text):
+        has_changed, said = await asyncio.to_thread(sheets.put, domain, keys)
+        if not has_changed:
             return pb.Outcome(done=False, message=f"the sheet of {domain} is as before: {said}")
         await self._order(context, "reload", {})
         what = f"has {said}" if said else "is removed"

@@ -65,7 +65,7 @@ class GrpcServer:
 
     ``counts`` has the calls that were begun by ``call``, and those refused by ``token``, ``limit``
     (too many at a time), ``deadline`` (over DEADLINE) and ``unread`` (the message was too large, or
-    the client gone before it was read).
+    the client gone before it was read). Services add their own reasons.
 
     :raises KrowlError: the extra grpc is not installed
     """

@@ -9,6 +9,7 @@ import os
 import re
 import tomllib
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.archive.disk import write_durably
@@ -32,13 +33,20 @@ class SheetFile:
     def __init__(self, path: str, delay_min: float):
         self._path = Path(path)
         self._delay_min = delay_min
+        self._turn = Lock()
 
-    def changed(self, domain: str, keys: Mapping[str, Any]) -> tuple[str, str]:
-        """Return the text of the file with these keys in the sheet of a domain, whose other keys
-        stay, and what the sheet has then. Without any keys, the text is without the sheet.
+    def put(self, domain: str, keys: Mapping[str, Any]) -> tuple[bool, str]:
+        """Put these keys into the sheet of a domain, whose other keys stay; without any keys,
+        remove the sheet. Return whether the file has changed, and what the sheet has then.
 
-        :raises KrowlError: the file cannot be read, or would have an error
+        :raises KrowlError: the file cannot be read or written, or would have an error
         """
+        # A call may end before its thread does: the next one must read what that has written.
+        with self._turn:
+            text, said = self._changed(domain, keys)
+            return self._write(text), said
+
+    def _changed(self, domain: str, keys: Mapping[str, Any]) -> tuple[str, str]:
         text = self._read()
         try:
             domain = ordered_host(domain)
@@ -64,11 +72,8 @@ class SheetFile:
         Policies.parse(whole, str(self._path), delay_min=self._delay_min)
         return whole, said
 
-    def write(self, text: str) -> bool:
-        """Replace the file, if it has another text; return whether it had.
-
-        :raises KrowlError: it cannot be written
-        """
+    def _write(self, text: str) -> bool:
+        """Replace the file, if it has another text; return whether it had."""
         if text == self._read():
             return False
         path = self._path.resolve()

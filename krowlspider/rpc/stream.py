@@ -15,8 +15,10 @@ import grpc.aio
 from krowlspider.errors import KrowlError, counted
 from krowlspider.rpc.generated import krowl_pb2 as pb
 from krowlspider.rpc.results import ArchiveReader, HostFilter
+from krowlspider.rpc.sending import send
 
 if TYPE_CHECKING:
+    from collections import Counter
     from collections.abc import Mapping
     from pathlib import Path
 
@@ -29,14 +31,14 @@ _LOOK = 0.5
 _QUIET = 10.0
 # Seconds for which it is not measured again how far a stream is behind.
 _FRESH = 1.0
-# Seconds for a client to take a message. The stream of one that reads nothing ends.
-_PATIENCE = 60.0
 # Streams that read the archive at a time: one record is in memory, and it may be large.
 _reading = asyncio.Semaphore(1)
 
 
-async def stream_results(folders: Mapping[str, Path], request: Any, context: Any) -> None:
-    """Send the captures that a request asks for until its client goes.
+async def stream_results(
+    folders: Mapping[str, Path], request: Any, context: Any, counts: Counter[str]
+) -> None:
+    """Send the captures that a request asks for until its client goes. ``counts`` is as in `send`.
 
     :raises KrowlError: it asks for something that is not there
     """
@@ -69,19 +71,10 @@ async def stream_results(folders: Mapping[str, Path], request: Any, context: Any
                 missed_files=archive.missed_files,
                 behind_bytes=behind,
             )
-            await _send(message, context)
+            await send(message, context, counts, "come back with the last resume_token")
             sent = time.monotonic()
         if not is_on:
             await asyncio.sleep(_LOOK)
-
-
-async def _send(message: Any, context: Any) -> None:
-    try:
-        async with asyncio.timeout(_PATIENCE):
-            await context.write(message)
-    except TimeoutError:
-        why = f"no message was taken for {_PATIENCE:g} s: come back with the last resume_token"
-        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
 
 
 def _result(found: FoundCapture) -> Any:

@@ -32,9 +32,39 @@ _INTAKE = f"{_SERVED}/intake.py", _TESTS
 _CRAWL = f"{_SERVED}/crawl.py", _TESTS
 _CRAWLS = f"{_SERVED}/crawls.py", _TESTS
 _RECORDS = f"{_SERVED}/records.py", _TESTS
+_STREAMS = ("tests/rpc/urlfrontier/test_streams.py",)
+_SENDING = f"{_RPC}/sending.py", _STREAMS
+_SERVICE = f"{_SERVED}/service.py", _STREAMS
 
 # Name, promise, file and tests, old text, new text.
 _TABLE = (
+    (
+        *("a-deleted-crawl-loses-orders", "DeleteCrawl keeps what people have ordered", *_CRAWL),
+        *("if not each.ended and not _is_of_client(each)", "if False"),
+    ),
+    (
+        *("a-death-loses-the-next-frontier", "a pause outlives a death in DeleteCrawl", *_CRAWL),
+        *("if not self._folder.frontier.exists() and (path / _NEXT).exists():", "if False:"),
+    ),
+    (
+        *("clients-end-delays-of-people", "a client shortens no delay of a person", *_CRAWL),
+        *("not _is_of_client(before) and seconds <= before.seconds", "False"),
+    ),
+    (
+        *(
+            "silent-clients-hold-places",
+            "a client that reads nothing keeps none out",
+            *_SENDING,
+        ),
+        *("asyncio.timeout(_PATIENCE)", "asyncio.timeout(None)"),
+    ),
+    (
+        *("a-list-in-one-step", "calls have their turn between 500 URLs of a list", *_SERVICE),
+        *(
+            "(each if text in each[1].url else None for each in found)",
+            "filter(lambda each: text in each[1].url, found)",
+        ),
+    ),
     (
         *("done-without-its-tables", "a table that is added later is made", *_PARQUET),
         *("self._tables.issubset(_read(self._markers / name).tables)", "True"),

@@ -17,7 +17,7 @@ grpc = pytest.importorskip("grpc.aio") and pytest.importorskip("grpc")
 pb = pytest.importorskip("krowlspider.rpc.generated.krowl_pb2")
 pb_grpc = pytest.importorskip("krowlspider.rpc.generated.krowl_pb2_grpc")
 control = pytest.importorskip("krowlspider.rpc.control")
-stream = pytest.importorskip("krowlspider.rpc.stream")
+sending = pytest.importorskip("krowlspider.rpc.sending")
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -79,7 +79,7 @@ def test_the_stream_of_a_client_that_reads_nothing_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It misses nothing when it comes back."""
-    monkeypatch.setattr(stream, "_PATIENCE", 0.3)
+    monkeypatch.setattr(sending, "_PATIENCE", 0.3)
     asyncio.run(check_a_slow_client(tmp_path))
 
 

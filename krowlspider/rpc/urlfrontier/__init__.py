@@ -25,7 +25,7 @@ def add(server: GrpcServer, crawls: Crawls) -> FrontierService:
     """
     need("google.protobuf", "grpc")
     module = need("krowlspider.rpc.urlfrontier.service", "grpc")
-    service: FrontierService = module.FrontierService(crawls)
+    service: FrontierService = module.FrontierService(crawls, server.counts)
     generated = need("krowlspider.rpc.generated.urlfrontier_pb2_grpc", "grpc")
     generated.add_URLFrontierServicer_to_server(service, server.aio)
     server.offer(_NAME)

@@ -23,15 +23,16 @@ from krowlspider.frontier.limits import SessionLimits
 from krowlspider.frontier.moves.transfer import give_up
 from krowlspider.frontier.pages.row import read_row
 from krowlspider.frontier.pages.rows import PageRows
-from krowlspider.frontier.schedule.orders import BLOCK, DELAY
+from krowlspider.frontier.schedule.orders import BLOCK, DELAY, StandingOrder, StandingOrders
 from krowlspider.frontier.seen import FilterFile
-from krowlspider.frontier.served import CrawlState
+from krowlspider.frontier.served import CrawlState, put_state
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import (
     LevelStore,
     check_owner,
     delete,
     entries,
+    put,
     put_owner,
     records,
     sync,
@@ -62,7 +63,9 @@ if TYPE_CHECKING:
 
 # Keys that are removed in a step, and URLs that a purge looks at: some milliseconds of work.
 _STEP = 500
-_REMOVED = "frontier.removed"
+_REMOVED, _NEXT = "frontier.removed", "frontier.next"
+# The begin of the note of an order that a client has given.
+_BY = "by URLFrontier"
 
 
 class QueueCounts(NamedTuple):
@@ -83,6 +86,10 @@ def removed_in_steps(folder: Path) -> Iterator[None]:
             (Path(path) / name).unlink()
             yield
     shutil.rmtree(folder)
+
+
+def _is_of_client(order: StandingOrder) -> bool:
+    return order.note.startswith(_BY)
 
 
 class ServedCrawl:
@@ -112,14 +119,15 @@ class ServedCrawl:
             if self._head.ring:
                 raise JobError(
                     f"JOBDIR {folder.path} belongs to a node of a cluster, whose other nodes own"
-                    " some of its hosts: give the JOBDIR of a crawl of one process, or a new one"
+                    " some of its hosts: export the URLs of each node, and import them into a new"
+                    f" JOBDIR: {scrapy_with('frontier', folder.path, '--export', 'FILE')}"
                 )
             if (folder.path / SNAPSHOT).exists():
                 raise JobError(
                     f"JOBDIR {folder.path} is a snapshot, which clients would change: make a copy:"
                     f" {scrapy_with('frontier', 'NEWDIR', '--restore', folder.path)}"
                 )
-            shutil.rmtree(folder.path / _REMOVED, ignore_errors=True)
+            self._end_clearing()
             self._open(CrawlState(crawl_id, delay), new=not folder.frontier.exists())
             undo.pop_all()
 
@@ -167,10 +175,12 @@ class ServedCrawl:
 
     def _adopt(self) -> None:
         """Count the hosts of a crawl by Scrapy as queues."""
-        for name, _ in records(self._store):
-            if self.ledger.known_queue(name) is None:
-                self.ledger.put_queue(name, QueueState())
-        self.ledger.write()
+        found = records(self._store)
+        while some := list(islice(found, _STEP)):
+            for name, _ in some:
+                if self.ledger.known_queue(name) is None:
+                    self.ledger.put_queue(name, QueueState())
+            self.ledger.write()
 
     @property
     def state(self) -> CrawlState:
@@ -227,7 +237,8 @@ class ServedCrawl:
         batch.write()
 
     def set_delay(self, seconds: float, name: str = "") -> None:
-        """Set the least delay of a queue, or with "" of all queues. That of the settings stays.
+        """Set the least delay of a queue, or with "" of all queues. That of the settings stays,
+        and a longer one of a person.
 
         :raises OrderError: there are too many queues with a delay of their own
         """
@@ -236,8 +247,11 @@ class ServedCrawl:
             self.ledger.put_state(replace(self.state, delay=seconds))
             return
         orders = self.frontier.schedule.orders
+        before = orders.standing.in_force(DELAY).get(name)
+        if before is not None and not _is_of_client(before) and seconds <= before.seconds:
+            return
         ended = seconds <= self._least
-        order = orders.made(DELAY, name, "by URLFrontier", 0 if ended else seconds, ended=ended)
+        order = orders.made(DELAY, name, _BY, 0 if ended else seconds, ended=ended)
         if orders.take(order) and not ended:
             orders.wait(self.frontier.schedule.cache.get(name))
         self.commit()
@@ -266,7 +280,7 @@ class ServedCrawl:
         left = until - self._wall()
         if before is None and left < 0:
             return
-        note = f"by URLFrontier, until {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(until))}"
+        note = f"{_BY}, until {time.strftime('%Y-%m-%d %H:%M:%SZ', time.gmtime(until))}"
         end = self.frontier.schedule.now() + left
         orders.take(orders.made(BLOCK, rule, note, 0 if left < 0 else end, ended=left < 0))
         self.commit()
@@ -336,18 +350,43 @@ class ServedCrawl:
             yield
 
     def clear(self) -> Generator[None, None, int]:
-        """Begin anew with an empty frontier. Return how many URLs were not done. The files of the
-        old one are removed in steps; between two of them all is allowed but another removal."""
-        count, state, was_active = self.figures().active, self.state, self.is_active
+        """Begin anew with an empty frontier, which keeps the delay of all queues, the pause, and
+        what people have ordered. Return how many URLs were not done. The files of the old one are
+        removed in steps; between two of them all is allowed but another removal."""
+        count, path = self.figures().active, self._folder.path
+        self._make_next(path / _NEXT)
         self.frontier.close()
         FilterFile(self._folder.seen).remove()
-        removed = self._folder.path / _REMOVED
+        removed = path / _REMOVED
         self._folder.frontier.rename(removed)
-        sync(self._folder.path)
-        self._open(CrawlState(state.crawl_id, state.delay), new=True)
-        self.set_active(active=was_active)
+        (path / _NEXT).rename(self._folder.frontier)
+        sync(path)
+        self._open(self.state, new=False)
         yield from removed_in_steps(removed)
         return count
+
+    def _make_next(self, folder: Path) -> None:
+        """Make the frontier with which the crawl begins anew."""
+        shutil.rmtree(folder, ignore_errors=True)
+        store, standing = LevelStore(folder, create=True), self.frontier.schedule.orders.standing
+        try:
+            put_owner(store, self._head.seed, self._head.ring)
+            StandingOrders(store).keep_all(
+                each for each in standing.all() if not each.ended and not _is_of_client(each)
+            )
+            if not self.is_active:
+                put(store, schema.CRAWL_PAUSED, b"")
+            put_state(store, CrawlState(self.state.crawl_id, self.state.delay))
+        finally:
+            store.close()
+
+    def _end_clearing(self) -> None:
+        """Do the rest of `clear` after a death."""
+        path = self._folder.path
+        if not self._folder.frontier.exists() and (path / _NEXT).exists():
+            (path / _NEXT).rename(self._folder.frontier)
+        for name in (_NEXT, _REMOVED):
+            shutil.rmtree(path / name, ignore_errors=True)
 
     def purge(self, days: int, name: str = "") -> Generator[None, None, int]:
         """Remove the URLs that were stored so many days ago or earlier, except leased ones; those
@@ -397,15 +436,15 @@ class ServedCrawl:
         active = pending + queue.scheduled
         return QueueCounts(active, queue.leased, queue.done, 1, int(active > 0))
 
-    def queue_names(self, *, include_inactive: bool) -> Iterator[str]:
-        """Yield the queues by name. An inactive one is blocked or paused, or has no URL that is not
-        done."""
+    def queue_names(self, *, include_inactive: bool) -> Iterator[str | None]:
+        """Yield the queues by name, None for each that is left out. An inactive one is blocked or
+        paused, or has no URL that is not done."""
         holder_of = self.frontier.schedule.orders.holder_of
         for name, queue in self.ledger.queues():
-            if include_inactive or (
+            is_listed = include_inactive or (
                 holder_of(name) is None and (queue.scheduled or self._has_entries(name))
-            ):
-                yield name
+            )
+            yield name if is_listed else None
 
     def _has_entries(self, name: str) -> bool:
         return next(entries(self._store, name), None) is not None

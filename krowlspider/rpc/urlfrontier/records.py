@@ -126,13 +126,13 @@ class QueueLedger:
         # No time before this one is on disk: a search that begins earlier would walk over all that
         # were removed.
         self._next_time = 0.0
-        found = [_QUEUE.decode(value) for _, value in store.items(QUEUES)]
-        self.count = len(found)
-        self.totals = QueueState(
-            sum(each.leased for each in found),
-            sum(each.scheduled for each in found),
-            sum(each.done for each in found),
-        )
+        self.count = leased = scheduled = done = 0
+        for _, queue in self.queues():
+            self.count += 1
+            leased += queue.leased
+            scheduled += queue.scheduled
+            done += queue.done
+        self.totals = QueueState(leased, scheduled, done)
         self.leaving = {key[len(_LEAVING) :].decode() for key in store.keys(_LEAVING)}
         self.state = read_state(store)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
@@ -22,6 +23,7 @@ from krowlspider.frontier.schedule.orders import OrderError
 from krowlspider.frontier.store.store import STORE_ERRORS
 from krowlspider.rpc.generated import urlfrontier_pb2 as messages
 from krowlspider.rpc.generated.urlfrontier_pb2_grpc import URLFrontierServicer
+from krowlspider.rpc.sending import send
 from krowlspider.rpc.urlfrontier.crawls import DEFAULT
 from krowlspider.rpc.urlfrontier.records import Item, Phase
 from krowlspider.rpc.urlfrontier.streams import Budget, StreamError, acks, batch_acks
@@ -29,7 +31,8 @@ from krowlspider.urls.canonical import host_of, normalise
 from krowlspider.urls.seeds import ordered_host
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Generator, Iterator
+    from collections import Counter
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator
 
     from krowlspider.rpc.urlfrontier.crawl import ServedCrawl
     from krowlspider.rpc.urlfrontier.crawls import Crawls
@@ -52,13 +55,14 @@ _LEVELS = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
 
 
 class FrontierService(URLFrontierServicer):
-    """Serves ``crawls``, which belong to it until `stop`.
+    """Serves ``crawls``, which belong to it until `stop`. ``counts`` is as in `send`.
 
     ``failure``: the disk has failed so, and nothing more can be taken.
     """
 
-    def __init__(self, crawls: Crawls):
+    def __init__(self, crawls: Crawls, counts: Counter[str]):
         self._crawls = crawls
+        self._counts = counts
         self._address = ""
         self._worker = ThreadPoolExecutor(1, "urlfrontier")
         self._reader = ThreadPoolExecutor(1, "urlfrontier-read")
@@ -139,7 +143,7 @@ class FrontierService(URLFrontierServicer):
 
     # --- URLs in and out ---
 
-    async def GetURLs(self, request: Any, context: Any) -> AsyncIterator[Any]:
+    async def GetURLs(self, request: Any, context: Any) -> None:
         key = await self._queue(request.key, context)
         crawl_id = request.crawlID if request.WhichOneof("item") == "crawlID" else None
         if key and crawl_id is None:
@@ -148,24 +152,24 @@ class FrontierService(URLFrontierServicer):
         seconds = request.delay_requestable or LEASE
         asked = (request.max_queues, request.max_urls_per_queue, seconds, key)
         for leased in await self._do(context, self._crawls.take, crawl_id, *asked):
-            yield _info(*leased)
+            way_out = "the leases of the others end at their time"
+            await send(_info(*leased), context, self._counts, way_out)
 
-    async def PutURLs(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for ack in self._acked(acks, requests, context):
-            yield ack
+    async def PutURLs(self, requests: AsyncIterator[Any], context: Any) -> None:
+        await self._acknowledge(acks, requests, context)
 
-    async def PutDiscovered(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
-        async for ack in self._acked(batch_acks, requests, context):
-            yield ack
+    async def PutDiscovered(self, requests: AsyncIterator[Any], context: Any) -> None:
+        await self._acknowledge(batch_acks, requests, context)
 
-    async def _acked(
+    async def _acknowledge(
         self, answers: Callable[..., Any], requests: AsyncIterator[Any], context: Any
-    ) -> AsyncIterator[Any]:
+    ) -> None:
         put = partial(self._run, self._crawls.put)
         try:
             async with aclosing(answers(requests, put, self._budget)) as found:
                 async for ack in found:
-                    yield ack
+                    way_out = "send again what has no acknowledgement"
+                    await send(ack, context, self._counts, way_out)
         except StreamError as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
@@ -183,29 +187,31 @@ class FrontierService(URLFrontierServicer):
         found: list[str] = []
         if crawl is not None:
             names = crawl.queue_names(include_inactive=request.include_inactive)
-            async for some in self._read(islice(names, start, start + size), context):
-                found += some
+            async with aclosing(self._read(names, start, size, context)) as parts:
+                async for some in parts:
+                    found += some
         return messages.QueueList(
             values=found, start=start, size=len(found), crawlID=request.crawlID or DEFAULT
         )
 
-    async def ListURLs(self, request: Any, context: Any) -> AsyncIterator[Any]:
-        start = request.start
-        found = await self._items(request, context)
-        async for some in self._read(
-            islice(found, start, start + (request.size or _LISTED)), context
-        ):
-            for host, item in some:
-                yield _known(request.crawlID or DEFAULT, host, item)
+    async def ListURLs(self, request: Any, context: Any) -> None:
+        items, size = await self._items(request, context), request.size or _LISTED
+        async with aclosing(self._read(items, request.start, size, context)) as parts:
+            async for some in parts:
+                for host, item in some:
+                    listed = _known(request.crawlID or DEFAULT, host, item)
+                    await send(listed, context, self._counts, "ask again, with start")
 
     async def CountURLs(self, request: Any, context: Any) -> Any:
         count = 0
-        async for some in self._read(await self._items(request, context), context):
-            count += len(some)
+        items = await self._items(request, context)
+        async with aclosing(self._read(items, 0, sys.maxsize, context)) as parts:
+            async for some in parts:
+                count += len(some)
         return messages.Long(value=count)
 
-    async def _items(self, request: Any, context: Any) -> Iterator[tuple[str, Item]]:
-        """Return the URLs that a request selects."""
+    async def _items(self, request: Any, context: Any) -> Iterator[tuple[str, Item] | None]:
+        """Return the URLs of a crawl or a queue; None for each that the request does not select."""
         key = await self._queue(request.key, context)
         crawl = await self._crawl(request.crawlID, context)
         if crawl is None:
@@ -216,13 +222,16 @@ class FrontierService(URLFrontierServicer):
             return found
         if request.ignoreCase:
             text = text.lower()
-            return (each for each in found if text in each[1].url.lower())
-        return (each for each in found if text in each[1].url)
+            return (each if text in each[1].url.lower() else None for each in found)
+        return (each if text in each[1].url else None for each in found)
 
-    async def _read(self, found: Iterator[_T], context: Any) -> AsyncIterator[list[_T]]:
-        """Yield results some at a time. Between them, other calls have their turn."""
+    async def _read(
+        self, found: Iterator[_T | None], start: int, size: int, context: Any
+    ) -> AsyncGenerator[list[_T], None]:
+        """Yield so many results from ``start`` on, some at a time; None is no result. Between two
+        looks at some, other calls have their turn."""
         loop = asyncio.get_running_loop()
-        while True:
+        while size > 0:
             try:
                 some = await loop.run_in_executor(self._reader, lambda: list(islice(found, _STEP)))
             except (RuntimeError, *STORE_ERRORS, plyvel.Error) as error:
@@ -230,7 +239,10 @@ class FrontierService(URLFrontierServicer):
                 await context.abort(grpc.StatusCode.ABORTED, why)
             if not some:
                 return
-            yield some
+            results = [each for each in some if each is not None]
+            wanted = results[start : start + size]
+            start, size = max(0, start - len(results)), size - len(wanted)
+            yield wanted
 
     async def GetURLStatus(self, request: Any, context: Any) -> Any:
         crawl = await self._crawl(request.crawlID, context)

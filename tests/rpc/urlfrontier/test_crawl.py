@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -26,9 +27,6 @@ from tests.rpc.urlfrontier.served import (
     served,
     urls,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 A, B, C = (f"http://a.example/{each}" for each in "abc")
 OTHER = "http://b.example/"
@@ -317,7 +315,7 @@ def test_a_block_ends_by_an_order(tmp_path: Path, clock: Clock):
         crawl.put(discovered(A))
         crawl.block("a.example", 2**63)
         assert urls(crawl) == []
-        assert list(crawl.queue_names(include_inactive=False)) == []
+        assert not any(crawl.queue_names(include_inactive=False))
         crawl.block("a.example", 0)
         clock.move(5)
         assert urls(crawl) == [A]
@@ -335,7 +333,65 @@ def test_a_client_does_not_end_the_block_of_a_person(tmp_path: Path, clock: Cloc
             crawl.tick()
             assert urls(crawl) == []
         assert orders.blocks.rules == {rule: "a person"}
-        assert list(crawl.queue_names(include_inactive=False)) == []
+        assert not any(crawl.queue_names(include_inactive=False))
+
+
+def test_a_client_does_not_shorten_the_delay_of_a_person(tmp_path: Path, clock: Clock):
+    with served(tmp_path, clock) as crawl:
+        orders = crawl.frontier.schedule.orders
+        orders.take(orders.made("delay", "a.example", "a person", 60))
+        for seconds, least in ((20, 60), (0, 60), (90, 90), (70, 70)):
+            crawl.set_delay(seconds, "a.example")
+            assert orders.delays._rule.of("a.example").minimum == least
+
+
+class Death(Exception):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("renamed", range(3))
+def test_orders_of_people_outlive_a_deleted_crawl(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, renamed: int
+):
+    """Also where the process dies after so many renamed folders: none, one, or both."""
+    crawls = opened(tmp_path, clock)
+    crawl = crawls.begun("")
+    crawl.put(discovered(A, OTHER))
+    orders = crawl.frontier.schedule.orders
+    orders.take(orders.made("block", "a.example", "a person"))
+    crawl.set_delay(7)
+    crawl.set_delay(50, "c.example")
+    crawl.block("b.example", clock.now + 1e6)
+    crawl.set_active(active=False)
+    rename, left = Path.rename, renamed
+
+    def dying(path: Path, target: Path) -> Path:
+        nonlocal left
+        if not left:
+            raise Death
+        left -= 1
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", dying)
+    removal = crawls.delete("")
+    with suppress(Death):
+        next(removal)
+    monkeypatch.undo()
+    if renamed == 2:
+        crawl.frontier.store.close()
+    crawl._folder.leave()
+    with served(tmp_path, clock) as crawl:
+        assert not crawl.is_active
+        assert crawl.state.delay == 7
+        orders = crawl.frontier.schedule.orders
+        assert "a.example" in orders.blocks.rules
+        assert len(orders.blocks.rules) == (1 if renamed else 2)
+        assert set(orders.standing.in_force("delay")) == (set() if renamed else {"c.example"})
+        assert crawl.figures().active == (0 if renamed else 2)
+        assert not list(tmp_path.glob("frontier.*"))
+        crawl.set_active(active=True)
+        crawl.put(discovered(A, OTHER))
+        assert urls(crawl) == ([OTHER] if renamed else [])
 
 
 def test_a_block_of_a_domain_leaves_the_hosts_below_it(tmp_path: Path, clock: Clock):
@@ -523,7 +579,7 @@ def test_a_folder_of_a_crawl_by_scrapy_is_served(tmp_path: Path, clock: Clock):
     )
     crawls.close()
     with served(tmp_path, clock) as crawl:
-        assert list(crawl.queue_names(include_inactive=False)) == ["a.example"]
+        assert [*filter(None, crawl.queue_names(include_inactive=False))] == ["a.example"]
         assert {item.url for _, item in crawl.items()} == {A, B}
         assert crawl.find(A)[1].phase is Phase.QUEUED
         clock.move(60)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from krowlspider.job.folder import REGISTER
 from tests.support import warm
 from tests.support.crawling import scrapy
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 ACK = pb.AckMessage
 DEADLINE = 30.0
 _WORDS = "URLFrontier of "
+_WAY = "export the URLs of each "
 
 
 class Served:
@@ -384,6 +387,62 @@ def test_a_folder_of_others_is_left_as_it_was(tmp_path: Path):
     done = scrapy("frontier", tmp_path, "--serve", "127.0.0.1:0", code=2)
     assert b"is not empty and not a crawl's folder" in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
+
+
+def test_a_folder_of_several_owners_is_refused(tmp_path: Path):
+    """An order of a client would reach one of them. The way out is named."""
+    node, tree = tmp_path / "node", tmp_path / "tree"
+    tree.mkdir()
+    for folder in (node, tree / "p1"):
+        with serving(folder) as served:
+            served.put(discovered("http://a.example/"))
+    (tree / REGISTER).touch()
+    head = json.loads((node / "job.json").read_text())
+    (node / "job.json").write_text(json.dumps({**head, "ring": "r"}))
+    for folder, words in (
+        (node, f"belongs to a node of a cluster, whose other nodes own some of its hosts: {_WAY}"),
+        (tree, _WAY),
+        (tree / "p1", _WAY),
+    ):
+        done = scrapy("frontier", folder, "--serve", "127.0.0.1:0", code=2)
+        assert words in done.stderr.decode()
+
+
+@pytest.mark.slow
+def test_orders_survive_a_kill(tmp_path: Path):
+    """Each is on disk when its call is answered. Nothing was committed after the last one."""
+    hosts = [f"{name}.example" for name in ("free", "blocked", "slow", "full", "paused")]
+    soon = int(time.time()) + 3600
+    with serving(tmp_path / "job") as served:
+        stub = served.stub
+        for host in hosts:
+            assert served.put(*(discovered(f"http://{host}/{at}") for at in range(3))) == [0] * 3
+        assert served.put(known("http://full.example/0")) == [ACK.OK]
+        stub.BlockQueueUntil(pb.BlockQueueParams(key="blocked.example", time=soon))
+        stub.SetDelay(pb.QueueDelayParams(key="slow.example", delay_requestable=3000))
+        stub.SetCrawlLimit(pb.CrawlLimitParams(key="full.example", limit=1))
+        stub.SetActive(pb.Active(state=False))
+        served.kill()
+    with serving(tmp_path / "job") as served:
+        stub = served.stub
+        assert not stub.GetActive(pb.Local()).state
+        assert served.urls() == []
+        stub.SetActive(pb.Active(state=True))
+        served.kill()
+    with serving(tmp_path / "job") as served:
+        stub = served.stub
+        assert stub.GetActive(pb.Local()).state
+        found: set[str] = set()
+        wait_until(lambda: bool(found.update(served.urls()) or len(found) == 6))
+        time.sleep(2)
+        found.update(served.urls())
+        assert {url.split("/")[2] for url in found} == {"free.example", "paused.example"}
+        # The ends of orders too.
+        stub.BlockQueueUntil(pb.BlockQueueParams(key="blocked.example", time=0))
+        stub.SetCrawlLimit(pb.CrawlLimitParams(key="full.example", limit=0))
+        served.kill()
+    with serving(tmp_path / "job") as served:
+        wait_until(lambda: bool(found.update(served.urls()) or len(found) == 11))
 
 
 def test_a_port_that_is_taken_is_refused(jobless: Served, tmp_path: Path):

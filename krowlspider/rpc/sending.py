@@ -1,0 +1,26 @@
+"""How streams send: a client that reads nothing does not hold its place for ever."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+if TYPE_CHECKING:
+    from collections import Counter
+
+# Seconds for a client to take a message.
+_PATIENCE = 60.0
+
+
+async def send(message: Any, context: Any, counts: Counter[str], way_out: str) -> None:
+    """Send a message of a stream, once the client has room for it. A call whose client takes none
+    for a minute is counted as ``silent``, and ends with an error that says the ``way_out``."""
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            await context.write(message)
+    except TimeoutError:
+        counts["silent"] += 1
+        why = f"no message was taken for {_PATIENCE:g} s: {way_out}"
+        await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, why)
