@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from time import thread_time
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ import pytest
 
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.fetch import connection
+from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page
+from krowlspider.frontier.store.store import LevelStore, put
 from krowlspider.recrawl import text, validators
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
@@ -302,6 +305,30 @@ def test_a_304_counts_for_no_page_of_the_limit(tmp_path: Path, answers: dict[str
         again = crawl(web, tmp_path, max_pages=1)
         assert "No page was fetched" not in again.log
         assert asked(web).keys() == {"/", "/dated", "/gone"}
+
+
+def test_a_crawl_goes_on_past_a_damaged_row(tmp_path: Path, answers: dict[str, Raw]):
+    """It is named, and a repair removes it."""
+    with SimulatedRawWeb(answers) as web:
+        jobdir = crawl(web, tmp_path).jobdir
+        known = rows(jobdir).keys()
+        with closing(LevelStore(jobdir / "frontier")) as store:
+            ((key, row),) = (each for each in store.items(PAGES) if each[1].endswith(b"/plain"))
+            put(store, key, row[:-2])
+        asked(web)
+        log = crawl(web, tmp_path).log
+        again = {path.removeprefix("/") for path in asked(web)}
+    assert again == known - {"plain"}
+    named = f"Row of a page of {(host := host_of_page(key))} is damaged"
+    named += f", and counts as missing: identity {key[-KEY_SIZE:].hex()}"
+    said = scrapy("frontier", jobdir, "--pages").stderr.decode()
+    assert named in log
+    assert named in said
+    assert "left out 1 row of pages that cannot be read" in said
+    said = scrapy("frontier", jobdir, "--repair").stdout.decode()
+    assert f"damaged rows of pages, which are removed: 1\n{'':>9}  {host}, identity" in said
+    assert rows(jobdir).keys() == known - {"plain"}
+    assert "cannot be read" not in scrapy("frontier", jobdir, "--pages").stderr.decode()
 
 
 def test_without_the_setting_a_second_start_asks_nothing(tmp_path: Path, answers: dict[str, Raw]):
