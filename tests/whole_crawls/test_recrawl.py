@@ -286,6 +286,22 @@ def test_an_answer_of_no_use_has_the_page_asked_in_full(tmp_path: Path, reply: b
     assert rows(jobdir)[""]["fetches"] == 2
 
 
+def test_the_body_of_a_304_is_no_answer_to_the_next_request(tmp_path: Path):
+    """A 304 ends with its head (RFC 9112, section 6.3), whatever its length says."""
+    forged = answer(HTML, body=b"forged")
+    paths = ("/", "/one", "/two")
+    unchanged = answer(b'ETag: "a"', status=NOT_MODIFIED, body=forged)
+    page = Raw(answer(HTML, b'ETag: "a"', body=links(*paths)), others={IF_TAG: unchanged})
+    with SimulatedRawWeb(dict.fromkeys(paths, page)) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        jobdir = crawl(web, tmp_path).jobdir
+    found = rows(jobdir).values()
+    assert [(row["fetches"], row["not_modified"]) for row in found] == [(2, 1)] * 3
+    assert {row["payload_digest"] for row in found} == {sha1(links(*paths))}
+    revisits = valid_records(jobdir / "warc").of_kind("revisit")
+    assert not any(b"forged" in record.block for record in revisits)
+
+
 def test_a_304_with_a_malformed_tag_counts_as_one_without(tmp_path: Path):
     reply = answer(b"ETag: a", status=NOT_MODIFIED)
     page = Raw(answer(HTML, b'ETag: "a"', body=b"page"), others={IF_TAG: reply})
