@@ -33,8 +33,8 @@ from krowlspider.frontier.hosts.host import Host
 from krowlspider.frontier.pages.row import TICK, PageRow, date_of_seconds
 from krowlspider.frontier.pages.rows import PageRows, row_after
 from krowlspider.frontier.seen import FilterFile, SeenSet
-from krowlspider.frontier.store.schema import KEY_SIZE, SEED_SIZE, page_prefix
-from krowlspider.frontier.store.store import Batch, LevelStore
+from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, SEED_SIZE, after_all, page_prefix
+from krowlspider.frontier.store.store import Batch, LevelStore, put
 from krowlspider.recrawl.gone import TEXT_SIZE
 from krowlspider.recrawl.validators import Meaning
 from krowlspider.urls.canonical import IdentityHasher
@@ -198,7 +198,37 @@ def sizes(pages: int, hosts: int) -> dict[str, tuple[float, ...]]:
 
 
 def _sizes(pages: int, hosts: int, cut: int, has_validators: bool) -> tuple[float, ...]:
-    web, found, number = Web(hosts), list[tuple[int, ...]](), 0
+    found = list[tuple[int, ...]]()
+    for name, rows in _rows(pages, hosts, cut, has_validators=has_validators):
+        key = len(page_prefix(name)) + KEY_SIZE
+        found.append((len(rows[0].url), *(key + len(each.encode(name)) for each in rows)))
+    return tuple(map(median, zip(*found, strict=True)))
+
+
+def disk(pages: int, hosts: int, scratch: Path | None = None) -> list[float]:
+    """Return the mean bytes of a row on the disk once LevelDB has merged all, by how pages were
+    fetched as in `sizes`."""
+    folder, key_of = (
+        Path(tempfile.mkdtemp(prefix="krowl-bench-", dir=scratch)),
+        IdentityHasher(1).key,
+    )
+    stores = [LevelStore(folder / str(kind), create=True) for kind in range(4)]
+    for name, rows in _rows(pages, hosts):
+        for store, row in zip(stores, rows, strict=True):
+            put(store, page_prefix(name) + key_of(row.url), row.encode(name))
+    for store in stores:
+        store.compact(PAGES, after_all(PAGES))
+        store.close()
+    found = [round(parts.size(folder / str(kind)) / pages, 1) for kind in range(4)]
+    shutil.rmtree(folder)
+    return found
+
+
+def _rows(
+    pages: int, hosts: int, cut: int = 0, *, has_validators: bool = True
+) -> Iterator[tuple[str, list[PageRow]]]:
+    """Yield the host of each page, and its rows by how it was fetched."""
+    web, number = Web(hosts), 0
     for name, urls in web.visits(pages):
         for whole in urls:
             number += 1
@@ -208,10 +238,7 @@ def _sizes(pages: int, hosts: int, cut: int, has_validators: bool) -> tuple[floa
             if not has_validators:
                 answer.etag = answer.modified = b""
             row = row_after(None, entry, answer)
-            rows = [row, *_scheduled(row, web.chance)]
-            key = len(page_prefix(name)) + KEY_SIZE
-            found.append((len(url), *(key + len(each.encode(name)) for each in rows)))
-    return tuple(map(median, zip(*found, strict=True)))
+            yield name, [row, *_scheduled(row, web.chance)]
 
 
 def _scheduled(row: PageRow, chance: random.Random) -> tuple[PageRow, ...]:

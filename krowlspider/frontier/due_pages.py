@@ -21,14 +21,7 @@ from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.hosts.host import AGAIN_PRIORITY, DEFERRED, Host
 from krowlspider.frontier.pages.hinted import HintedRows
 from krowlspider.frontier.pages.planner import Planner, Planning, demand_of, read_chunk
-from krowlspider.frontier.pages.row import (
-    TICK,
-    LaterRow,
-    PageRow,
-    decode_row,
-    entry_again,
-    read_row,
-)
+from krowlspider.frontier.pages.row import TICK, PageRow, entry_again, read_row
 from krowlspider.frontier.store.schema import (
     DUE_AGAIN,
     DUE_PLACE,
@@ -46,7 +39,6 @@ from krowlspider.frontier.store.store import Batch, Store, put
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from krowlspider.frontier.entry import Entry
     from krowlspider.frontier.frontier import Frontier
     from krowlspider.frontier.pages.rows import PageRows
     from krowlspider.recrawl.value import Terms
@@ -134,8 +126,9 @@ class RecrawlPass:
         by_host: dict[str, list[Candidate]] = {}
         for key, value in rows:
             name = host_of_page(key)
-            if (entry := self._entry(value, name)) is not None:
-                by_host.setdefault(name, []).append(Candidate(name, None, entry))
+            page = read_row(value, name, key)
+            if page is not None and not self.has_fetched(page):
+                by_host.setdefault(name, []).append(Candidate(name, None, entry_again(page)))
         state.after, state.is_walked = (rows[-1][0] if rows else state.after), len(rows) < most
         cache, batch = frontier.schedule.cache, self._store.batch()
         cache.evict()
@@ -152,16 +145,6 @@ class RecrawlPass:
         batch.put(RECRAWL_PASS, msgspec.json.encode(state))
         batch.write()
         return sum(len(by_host[host.name]) for host in hosts)
-
-    def _entry(self, row: bytes, host: str) -> Entry | None:
-        """Return the entry of a page that is asked again; None for one that is not."""
-        try:
-            page = decode_row(row, host)
-        except LaterRow:
-            return None
-        if self.has_fetched(page):
-            return None
-        return entry_again(page)
 
     def end(self) -> None:
         """End the pass, as all its pages are done: the next start begins another one."""
@@ -316,7 +299,7 @@ class DuePages:
         prefix = page_prefix(name)
         keys = sorted(prefix + identity for identity in split_keys(identities))
         for key, value in zip(keys, self._store.read(keys), strict=True):
-            row = None if value is None else read_row(value, name)
+            row = None if value is None else read_row(value, name, key)
             if row is not None:
                 yield key, row
 
@@ -354,7 +337,7 @@ class DuePages:
         rows = list(islice(self._store.items(PAGES, place.after), most))
         for key, value in rows:
             name = host_of_page(key)
-            row = read_row(value, name)
+            row = read_row(value, name, key)
             if row is not None and row.is_planned and place.is_new:
                 planning.restore(name, self._pages.identity(key), row)
                 batch.put(key, row.encode(name))

@@ -431,7 +431,7 @@ class Command(Program):
                         else:
                             file.write(f"{line}\n")
         if left_out:
-            print(frontier.later_rows(left_out), file=sys.stderr)
+            print(frontier.unread_rows(left_out), file=sys.stderr)
 
     def _export(self, stores: Sequence[LevelStore], opts: argparse.Namespace, now: float) -> None:
         is_foreign = opts.format == "urlfrontier"

@@ -33,6 +33,7 @@ from krowlspider.sql.output import CsvOutput, JsonOutput, Output, ParquetOutput,
 from krowlspider.sql.statement import STATEMENT_MAX, checked
 from krowlspider.sql.tables import ALIASES, LIVE, PARTS, SCHEMAS, SUMS
 from krowlspider.urls.canonical import IdentityHasher
+from krowlspider.views.frontier import unread_rows
 
 if TYPE_CHECKING:
     import argparse
@@ -189,10 +190,7 @@ class Command(Program):
                     files.add(frontier, part, _until(end, pairs))
                 source += 1
         if files.left_out:
-            count = counted(files.left_out, "row")
-            self.complain(
-                f"left out {count} of pages that another version of krowlspider wrote", FOUND_WRONG
-            )
+            self.complain(unread_rows(files.left_out), FOUND_WRONG)
         return files.close()
 
     def _pairs(

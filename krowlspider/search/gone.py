@@ -64,7 +64,7 @@ def _gone_in(store: Store) -> Iterator[Gone]:
             last, record = host, store.get(host_key(host))
             if record is not None and rate_in(record).errors >= DEAD:
                 tried[host] = _day(decode_host(host, record).due - PARKED)
-        if (row := read_row(value, host)) is None:
+        if (row := read_row(value, host, key)) is None:
             continue
         if row.absence.is_tombstone:
             yield Gone(row.url, int(row.last))
@@ -77,8 +77,8 @@ def _gone_in(store: Store) -> Iterator[Gone]:
         # Prices that it asks for count as failures too. And where nobody has answered between its
         # tries, the network of this machine failed.
         if day < silent.start and answered & {*silent}:
-            for _, value in store.items(page_prefix(host)):
-                if (row := read_row(value, host)) is not None and not row.absence.is_tombstone:
+            for key, value in store.items(page_prefix(host)):
+                if (row := read_row(value, host, key)) is not None and not row.absence.is_tombstone:
                     yield Gone(row.url, int(row.last))
 
 

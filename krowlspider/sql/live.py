@@ -79,7 +79,7 @@ class FrontierSource(NamedTuple):
     delays: DelayPolicy
 
     def row(self, part: str, key: bytes, value: bytes) -> tuple[Any, ...] | None:
-        """Return the row of a pair; None for one of another version."""
+        """Return the row of a pair; None for one that cannot be read."""
         return _READERS[part](self, key, value)
 
 
@@ -112,7 +112,7 @@ def _queued(frontier: FrontierSource, key: bytes, value: bytes) -> tuple[Any, ..
 
 def _page(frontier: FrontierSource, key: bytes, value: bytes) -> tuple[Any, ...] | None:
     host = host_of_page(key)
-    if (row := read_row(value, host)) is None:
+    if (row := read_row(value, host, key)) is None:
         return None
     seed, source, seed_key = _seed(frontier, row.url, row.depth, row.seed)
     digest = row.payload
@@ -158,7 +158,7 @@ _READERS: dict[str, Callable[[FrontierSource, bytes, bytes], tuple[Any, ...] | N
 class FrontierFiles:
     """Writes the rows of frontiers to a Parquet file for each of WRITTEN, in a folder.
 
-    ``left_out`` counts the rows that another version has written.
+    ``left_out`` counts the rows that cannot be read.
     """
 
     def __init__(self, folder: Path):

@@ -164,9 +164,12 @@ def exported(count: int, left_out: int) -> str:
     )
 
 
-def later_rows(count: int) -> str:
-    """Return the warning of rows that another version has written."""
-    return f"left out {counted(count, 'row')} of pages that another version has written"
+def unread_rows(count: int) -> str:
+    """Return the warning of rows that cannot be read."""
+    return (
+        f"left out {counted(count, 'row')} of pages that cannot be read, as another version has"
+        " written them, or they are damaged"
+    )
 
 
 def _moment(seconds: float) -> str:
@@ -250,6 +253,9 @@ def _lost(report: Repaired) -> list[str]:
     if found.unrecorded_hosts:
         lines.append(f"hosts that were seen and have lost their record: {found.unrecorded_hosts:,}")
         lines += [f"{'':>9}  {host}" for host in found.unrecorded]
+    if found.bad_row_count:
+        lines.append(f"damaged rows of pages, which are removed: {found.bad_row_count:,}")
+        lines += [f"{'':>9}  {host}, identity {key} ({why})" for host, key, why in found.bad_rows]
     return lines
 
 

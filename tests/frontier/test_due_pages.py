@@ -29,11 +29,11 @@ from krowlspider.frontier.pages.planner import (
     estimate_of,
     tick_at,
 )
-from krowlspider.frontier.pages.row import PageRow, entry_again, read_row
+from krowlspider.frontier.pages.row import PageRow, decode_row, entry_again, read_row
 from krowlspider.frontier.pages.rows import row_after
 from krowlspider.frontier.pages.sample import sample
 from krowlspider.frontier.store import schema
-from krowlspider.frontier.store.store import Store, delete
+from krowlspider.frontier.store.store import Store, delete, put
 from krowlspider.job.forecasting import forecast_of
 from krowlspider.job.recrawl import Afforded
 from krowlspider.recrawl.forecast import FreshnessTarget
@@ -126,6 +126,21 @@ def row_of(world: World, url: str) -> PageRow:
 def pages_in_buckets(store: Store) -> Counter[bytes]:
     chunks = [value for _, value in store.items(schema.DUE_AGAIN)]
     return Counter(chunks)
+
+
+def test_a_damaged_row_stops_no_schedule(world: World):
+    """Neither where it comes up, nor where rows get plans."""
+    due = scheduled(world)
+    world.add(*PAGES)
+    fetch_all(world)
+    pages = world.frontier.pages
+    assert pages is not None
+    key = pages.key(PAGES[0])
+    put(world.store, key, (world.store.get(key) or b"")[:-1])
+    assert crawl_for(world, due, 2 * DAY).keys() == {*PAGES[1:]}
+    delete(world.store, [schema.DUE_PLACE])
+    world.restart()
+    assert crawl_for(world, scheduled(world), 5 * DAY).keys() == {*PAGES[1:]}
 
 
 # --- when ---
@@ -274,7 +289,7 @@ def test_no_page_waits_longer_than_its_bound(world: World):
     data = row.encode("a.test")
     world.clocks.pass_(1000.0)
     ((_, taken),) = planner(world).take("a.test", [(b"12345678", data)], world.store.batch())
-    moved = read_row(taken, "a.test")
+    moved = read_row(taken, "a.test", b"")
     assert moved is not None
     assert moved.due == row.due
 
@@ -832,7 +847,7 @@ def test_a_page_that_was_queued_is_asked_once_by_its_new_owner(world: World):
     for row in rows(other):
         assert row is not None
         assert there.has_fetched(row)
-    assert read_row(row.encode("a.test"), "a.test") == row
+    assert decode_row(row.encode("a.test"), "a.test") == row
     other.clocks.pass_(2 * TICK)
     assert step(there) == 7
 

@@ -179,7 +179,7 @@ def test_all_pages_of_a_deferred_host_without_a_queue_are_queued(world: World):
 def test_a_row_of_a_later_version_is_passed_over(world: World):
     assert world.frontier.pages is not None
     row = PageRow(PAGES[0], 200, 1, 1.0).encode("a.test")
-    put(world.store, world.frontier.pages.key(PAGES[0]), b"\4" + row[1:])
+    put(world.store, world.frontier.pages.key(PAGES[0]), b"\xff" + row[1:])
     walk(world)
     assert fetch_all(world) == Counter(PAGES[1:])
 

@@ -29,6 +29,9 @@ _VERSIONS = "krowlspider/corpus/copies/versions.py", ("tests/corpus/test_version
 _QUEUES = "krowlspider/frontier/entry_queues.py", _TESTS
 _TRANSFER = "krowlspider/frontier/moves/transfer.py", _TESTS
 _REBUILD = "krowlspider/frontier/admin/repair.py", _TESTS
+_REPAIRED = "krowlspider/frontier/admin/repair.py", ("tests/frontier/pages/test_rows.py",)
+_DAMAGED = f"{_PAGES}/row.py", ("tests/frontier/pages/test_rows.py",)
+_DEPARTURE = "krowlspider/frontier/moves/departure.py", ("tests/frontier/pages/test_rows.py",)
 
 # Name, promise, file and tests, old text, new text.
 _TABLE = (
@@ -252,6 +255,33 @@ _TABLE = (
     (
         *("tags-as-they-are", "a tag of digits has half of its bytes", _FORMAT),
         *("packed = _packed(self.etag)", "packed = None"),
+    ),
+    (
+        *("cut-rows-are-read", "a row that is cut off is known", _FORMAT),
+        *("if len(data) - at != size:", "if len(data) < at:"),
+    ),
+    (
+        *("demands-of-no-number", "a row whose worth is no number is damaged", _FORMAT),
+        *("if not 0.0 <= row.weight < inf:", "if False:"),
+    ),
+    (
+        *("damage-stops-commits", "a damaged row counts as missing", _DAMAGED),
+        *(
+            "except DamagedRow as error:\n        logger",
+            "except KeyError as error:\n        logger",
+        ),
+    ),
+    (
+        *("damage-is-handed-over", "no hand-over takes a damaged row along", _DEPARTURE),
+        *("elif not is_later(row):", "elif False:"),
+    ),
+    (
+        *("a-repair-keeps-damage", "a repair removes damaged rows", _REPAIRED),
+        *("self._change(key, None)\n                    self._find", "self._find"),
+    ),
+    (
+        *("any-clock-is-stored", "a clock that says nonsense stops no commit", _ROW),
+        *("held(fetched.started) - row.last", "fetched.started - row.last"),
     ),
     (
         *("an-import-forgets-absence", "an import knows which pages are missing", _EXPORT),

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from contextlib import closing
 from itertools import pairwise
 from time import thread_time
 from types import SimpleNamespace
@@ -17,6 +18,8 @@ import pytest
 
 from krowlspider.archive.tools.check import check_folder
 from krowlspider.fetch import connection
+from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page
+from krowlspider.frontier.store.store import LevelStore, put
 from krowlspider.recrawl import text, validators
 from tests.mockweb.audit import violations
 from tests.mockweb.graph import Graph
@@ -283,6 +286,22 @@ def test_an_answer_of_no_use_has_the_page_asked_in_full(tmp_path: Path, reply: b
     assert rows(jobdir)[""]["fetches"] == 2
 
 
+def test_the_body_of_a_304_is_no_answer_to_the_next_request(tmp_path: Path):
+    """A 304 ends with its head (RFC 9112, section 6.3), whatever its length says."""
+    forged = answer(HTML, body=b"forged")
+    paths = ("/", "/one", "/two")
+    unchanged = answer(b'ETag: "a"', status=NOT_MODIFIED, body=forged)
+    page = Raw(answer(HTML, b'ETag: "a"', body=links(*paths)), others={IF_TAG: unchanged})
+    with SimulatedRawWeb(dict.fromkeys(paths, page)) as web:
+        crawl(web, tmp_path, KROWL_RECRAWL="off")
+        jobdir = crawl(web, tmp_path).jobdir
+    found = rows(jobdir).values()
+    assert [(row["fetches"], row["not_modified"]) for row in found] == [(2, 1)] * 3
+    assert {row["payload_digest"] for row in found} == {sha1(links(*paths))}
+    revisits = valid_records(jobdir / "warc").of_kind("revisit")
+    assert not any(b"forged" in record.block for record in revisits)
+
+
 def test_a_304_with_a_malformed_tag_counts_as_one_without(tmp_path: Path):
     reply = answer(b"ETag: a", status=NOT_MODIFIED)
     page = Raw(answer(HTML, b'ETag: "a"', body=b"page"), others={IF_TAG: reply})
@@ -302,6 +321,30 @@ def test_a_304_counts_for_no_page_of_the_limit(tmp_path: Path, answers: dict[str
         again = crawl(web, tmp_path, max_pages=1)
         assert "No page was fetched" not in again.log
         assert asked(web).keys() == {"/", "/dated", "/gone"}
+
+
+def test_a_crawl_goes_on_past_a_damaged_row(tmp_path: Path, answers: dict[str, Raw]):
+    """It is named, and a repair removes it."""
+    with SimulatedRawWeb(answers) as web:
+        jobdir = crawl(web, tmp_path).jobdir
+        known = rows(jobdir).keys()
+        with closing(LevelStore(jobdir / "frontier")) as store:
+            ((key, row),) = (each for each in store.items(PAGES) if each[1].endswith(b"/plain"))
+            put(store, key, row[:-2])
+        asked(web)
+        log = crawl(web, tmp_path).log
+        again = {path.removeprefix("/") for path in asked(web)}
+    assert again == known - {"plain"}
+    named = f"Row of a page of {(host := host_of_page(key))} is damaged"
+    named += f", and counts as missing: identity {key[-KEY_SIZE:].hex()}"
+    said = scrapy("frontier", jobdir, "--pages").stderr.decode()
+    assert named in log
+    assert named in said
+    assert "left out 1 row of pages that cannot be read" in said
+    said = scrapy("frontier", jobdir, "--repair").stdout.decode()
+    assert f"damaged rows of pages, which are removed: 1\n{'':>9}  {host}, identity" in said
+    assert rows(jobdir).keys() == known - {"plain"}
+    assert "cannot be read" not in scrapy("frontier", jobdir, "--pages").stderr.decode()
 
 
 def test_without_the_setting_a_second_start_asks_nothing(tmp_path: Path, answers: dict[str, Raw]):

@@ -171,7 +171,7 @@ class PageLine(Struct, kw_only=True, forbid_unknown_fields=True):
 def page_lines(
     store: Store, host: str | None = None, status: int | None = None, since: float = 0.0
 ) -> Iterator[str | None]:
-    """Yield a line for each row of a page, by host; None for one of another version.
+    """Yield a line for each row of a page, by host; None for one that cannot be read.
 
     ``host``, ``status`` and ``since``: only those of a host, with a status, and fetched last at a
     time in seconds since the epoch or after it.
@@ -236,7 +236,7 @@ def take_rows(frontier: Frontier, rows: Iterable[PageRow]) -> int:
             if identity in known:
                 if (found := frontier.store.get(key)) is None:
                     continue
-                gone[name] += demand_of(read_row(found, name))
+                gone[name] += demand_of(read_row(found, name, identity))
             taken += 1
             frontier.seen.restore(name, identity)
             batch.put(key, row.encode(name))

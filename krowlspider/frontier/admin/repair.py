@@ -25,6 +25,7 @@ from krowlspider.frontier.entry import Entry, entry_of
 from krowlspider.frontier.hosts.host import DEFERRED, Host, Level, level_of
 from krowlspider.frontier.hosts.host_record import decode_host, encode_host
 from krowlspider.frontier.outbox import FOREIGN
+from krowlspider.frontier.pages.row import DamagedRow, LaterRow, decode_row
 from krowlspider.frontier.stopped import read_counters
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.leveldb import without_damage
@@ -70,6 +71,8 @@ class FrontierRemains:
       ``short_hosts``, ``short_urls``: totals, with what was done in the last second before a kill.
     - ``unrecorded``: the first of the hosts with entries or seen marks and no record.
     - ``counters_lost``: the counters are missing, or older than the host records.
+    - ``bad_rows``: the first of the rows of pages that were damaged and are removed, each as host,
+      identity and reason.
     """
 
     kept: dict[str, int] = field(default_factory=dict)
@@ -80,11 +83,13 @@ class FrontierRemains:
     unrecorded: list[str] = field(default_factory=list)
     unrecorded_hosts: int = 0
     counters_lost: bool = False
+    bad_rows: list[tuple[str, str, str]] = field(default_factory=list)
+    bad_row_count: int = 0
 
     @property
     def whole(self) -> bool:
         """Return whether nothing was missing."""
-        return not (self.marked or self.short_hosts or self.unrecorded_hosts)
+        return not (self.marked or self.short_hosts or self.unrecorded_hosts or self.bad_row_count)
 
 
 def rebuild_indexes(store: Store, hasher: IdentityHasher, now: float, most: int) -> FrontierRemains:
@@ -189,14 +194,24 @@ class _Rebuild:
             self.found.marked += 1
 
     def mark_pages(self) -> None:
-        """Write the missing marks of pages that have a row."""
-        keys = self._store.keys(schema.PAGES)
-        for name, some in groupby(keys, key=schema.host_of_page):
+        """Write the missing marks of pages that have a row, and remove the rows that are damaged:
+        their pages stay known."""
+        rows = self._store.items(schema.PAGES)
+        for name, some in groupby(rows, key=lambda row: schema.host_of_page(row[0])):
             prefix = schema.seen_prefix(name)
             marked = set(schema.marked_by(self._store.items(prefix)))
-            for identity in {key[-schema.KEY_SIZE :] for key in some} - marked:
-                self._change(prefix + identity, b"")
-                self.found.marked += 1
+            for key, row in some:
+                identity = key[-schema.KEY_SIZE :]
+                if identity not in marked:
+                    self._change(prefix + identity, b"")
+                    self.found.marked += 1
+                try:
+                    decode_row(row, name)
+                except LaterRow:
+                    continue
+                except DamagedRow as error:
+                    self._change(key, None)
+                    self._find_damage(name, identity, str(error))
 
     def end(self) -> None:
         # If this were lost, joined marks would never be split.
@@ -231,6 +246,11 @@ class _Rebuild:
                 self._miss_record(name)
             count += sum(1 for _ in schema.marked_by(some))
         return count
+
+    def _find_damage(self, name: str, identity: bytes, why: str) -> None:
+        self.found.bad_row_count += 1
+        if len(self.found.bad_rows) < self._most:
+            self.found.bad_rows.append((name, identity.hex(), why))
 
     def _miss_record(self, name: str) -> None:
         self.found.unrecorded_hosts += 1

@@ -6,7 +6,6 @@ All times are seconds from when the chunk was made, so the clocks of the two nod
 
 from __future__ import annotations
 
-import struct
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Self, TypeAlias
@@ -16,7 +15,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from krowlspider.frontier.entry import Count, Entry, EntryLine
 from krowlspider.frontier.hosts.host import PUT_OFF_ELSEWHERE, Health, Host
-from krowlspider.frontier.pages.row import LaterRow, decode_row
+from krowlspider.frontier.pages.row import DamagedRow, LaterRow, decode_row
 from krowlspider.frontier.seed_table import check_state
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import (
@@ -105,8 +104,8 @@ CHUNK_ITEMS = 300
 KEYS_AN_ITEM = 4
 # Bytes of the longest robots.txt record that is handed over; the new owner fetches longer ones.
 ROBOTS_MAX = 96 * 1024
-# Bytes of the longest row of a page that is taken: two URLs and the validators.
-ROW_MAX = 40_000
+# Bytes of the longest row of a page that is taken, beside two URLs.
+ROW_MAX = 16_000
 # The longest wait that is taken from another node: that of a parked host, with its random part.
 WAIT_MAX = 2 * PARKED
 
@@ -298,14 +297,14 @@ def _check_row(identity: bytes, row: bytes, name: str, url_max: int) -> None:
 
     :raises ValueError: it is none of the host
     """
-    if len(identity) != KEY_SIZE or len(row) > ROW_MAX:
+    if len(identity) != KEY_SIZE or len(row) > ROW_MAX + 2 * url_max:
         raise ValueError("a row of a page with a false identity, or too long")
     try:
         url = decode_row(row, name).url
     except LaterRow:
         return
-    except (struct.error, IndexError) as error:
-        raise ValueError(f"a row of a page that is cut off: {error}") from error
+    except DamagedRow as error:
+        raise ValueError(f"a damaged row of a page: {error}") from error
     if len(url) > url_max or normalise(url) != url or host_of(url) != name:
         raise ValueError(f"a row of another host than {name}, or a URL that is too long")
 

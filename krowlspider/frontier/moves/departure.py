@@ -26,7 +26,7 @@ from krowlspider.frontier.moves.chunks import (
     stays,
 )
 from krowlspider.frontier.moves.transfer import entries_of, give_up
-from krowlspider.frontier.pages.row import read_row
+from krowlspider.frontier.pages.row import is_later, read_row
 from krowlspider.frontier.pages.seed_names import read_seed
 from krowlspider.frontier.seed_table import states_of
 from krowlspider.frontier.store import schema
@@ -272,8 +272,10 @@ class Departure:
             length = 2 * len(value) + len(name) * (2 + len(entry.chain)) + _ENTRY_OVERHEAD
             yield "entries", most, length, item
         for key, row in self._all.store.items(schema.page_prefix(name)):
-            if (page := read_row(row, name)) is not None:
+            if (page := read_row(row, name, key)) is not None:
                 yield from self._seed_name(page.seed, named)
+            elif not is_later(row):
+                continue
             yield "pages", most, (len(row) + _KEY_LENGTH) * 4 // 3, (key[-KEY_SIZE:], row)
         for identity in schema.marked_by(self._all.store.items(schema.seen_prefix(name))):
             if identity not in queued:

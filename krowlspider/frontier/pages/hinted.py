@@ -69,7 +69,7 @@ class HintedRows:
             if value is None:
                 continue
             name = host_of_page(key)
-            row = read_row(value, name)
+            row = read_row(value, name, key)
             if row is None or not (row.due and row.planned) or row.absence.wait is not None:
                 continue
             before = row.due, row.named, row.tried

@@ -199,7 +199,7 @@ class Planner:
         now, found = self.now(), []
         buckets: _Buckets = defaultdict(lambda: defaultdict(list))
         for identity, data in rows:
-            row = read_row(data, name)
+            row = read_row(data, name, identity)
             if row is None or not row.is_planned:
                 found.append((identity, data))
                 continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import struct
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ from math import inf
 from msgspec import Struct
 
 from krowlspider.frontier.entry import AGAIN, SITEMAP, Entry, lengthen, shorten
-from krowlspider.frontier.store.schema import SEED_SIZE
+from krowlspider.frontier.store.schema import KEY_SIZE, SEED_SIZE
 from krowlspider.recrawl.estimate import ESTIMATE_SIZE, Estimate
 from krowlspider.recrawl.gone import TEXT_SIZE, Absence, PageState
 from krowlspider.recrawl.prior import PageKind
@@ -19,16 +20,15 @@ from krowlspider.recrawl.validators import http_date
 
 # The first byte of each row, before its flags. A row with another one, or with a flag that is not
 # known here, is of another version: it is kept as it is.
-_FORMAT = 3
+_FORMAT = 4
 _HEAD = struct.Struct(">I")
 _SECONDS = struct.Struct(">I")
 _SHORT = struct.Struct(">f")
 _ABSENCE = struct.Struct(">BBI")
 _BITS = struct.Struct(">B")
-# Bytes of a time in microseconds, and the latest such time in seconds.
+# Bytes of a time in microseconds.
 _EXACT = 7
 _MILLION = 1_000_000
-_EXACT_MAX = (1 << 8 * _EXACT) // _MILLION - 1
 # Flags: the fields that follow the head, in this order.
 _HISTORICAL = 1
 _STORED = 1 << 1
@@ -64,7 +64,7 @@ COUNT_MAX = 0xFFFF
 # Next times are whole multiples of these seconds.
 TICK = 60
 _OK = 200
-# The latest time that a row holds in whole seconds, in 2106.
+# The latest time that a row holds, in 2106.
 SECONDS_MAX = 0xFFFFFFFF
 _DAYS = (b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun")
 _MONTHS = b"Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
@@ -78,8 +78,15 @@ _FIXDATE = 29
 _EPOCH = datetime(1970, 1, 1)
 
 
+logger = logging.getLogger(__name__)
+
+
 class LaterRow(Exception):
     """A row of another version, which this one cannot read."""
+
+
+class DamagedRow(Exception):
+    """Bytes that `PageRow.encode` never wrote; the message says why."""
 
 
 class PageRow(Struct):
@@ -164,13 +171,17 @@ class PageRow(Struct):
         return second_of(self.last + self.planned)
 
     def encode(self, host: str) -> bytes:
-        """Return the row as it is stored under a key of its host: only what is not default."""
+        """Return the row as it is stored under a key of its host: only what is not default.
+
+        A row that is cut off is known by the length of its URL.
+        """
         flags, exact = 0, self.stored or self.last
         if not self.stored:
             flags |= _UNSTORED
         time = _microseconds(exact)
         last = second = time // _MILLION
-        numbers = [min(self.depth, COUNT_MAX)]
+        url = shorten(self.url, host).encode()
+        numbers = [len(url), min(self.depth, COUNT_MAX)]
         if self.status != _OK:
             flags |= _STATUS
             numbers.append(self.status)
@@ -186,13 +197,14 @@ class PageRow(Struct):
         if self.passed:
             flags |= _PASS
             numbers.append(self.passed)
-        if self.planned:
+        planned = min(self.planned, SECONDS_MAX)
+        if planned:
             flags |= _PLANNED
-            numbers.append(self.planned)
+            numbers.append(planned)
         if self.due:
             flags |= _DUE
             # The clocks of fetches and plans hardly differ: nearly nothing is left.
-            expected = (last + self.planned) // TICK
+            expected = (last + planned) // TICK
             numbers.append(self.due // TICK - expected & SECONDS_MAX)
         fields: list[bytes] = []
         if self.elsewhere:
@@ -211,7 +223,7 @@ class PageRow(Struct):
             flags |= _PRICE
             fields.append(_with_length(self.price.encode()))
         head = _HEAD.pack(_FORMAT << 24 | flags) + time.to_bytes(_EXACT) + _packed_numbers(numbers)
-        return b"".join((head, *fields, shorten(self.url, host).encode()))
+        return b"".join((head, *fields, url))
 
     def _put_schedule(self, fields: list[bytes]) -> int:
         """Add what else decides when it is fetched again to the fields, and return their flags."""
@@ -259,37 +271,68 @@ def decode_row(data: bytes, host: str) -> PageRow:
     """Return the row that `PageRow.encode` stored under a key of ``host``.
 
     :raises LaterRow: another version stored it
+    :raises DamagedRow: it is cut off, or no row
     """
-    if data[:1] != b"\3":
-        raise LaterRow(f"a row of format {data[:1].hex()}")
-    flags = _HEAD.unpack_from(data)[0] & 0xFFFFFF
-    if flags & ~_KNOWN:
-        raise LaterRow(f"a row with flags {flags:x}")
+    if data[:1] != b"\4":
+        if not data:
+            raise DamagedRow("it is empty")
+        raise LaterRow(f"a row of format {data[0]}")
+    try:
+        flags = _HEAD.unpack_from(data)[0] & 0xFFFFFF
+        if flags & ~_KNOWN:
+            raise LaterRow(f"a row with flags {flags:x}")
+        return _read_row(data, flags, host)
+    except (ValueError, IndexError, struct.error) as error:
+        raise DamagedRow(str(error)) from error
+
+
+def _read_row(data: bytes, flags: int, host: str) -> PageRow:
+    """:raises ValueError, IndexError, struct.error: it is damaged"""
     row = PageRow("", _OK, 0, 0.0)
-    at = _read_numbers(row, flags, data, _HEAD.size)
+    size, at = _read_numbers(row, flags, data, _HEAD.size)
     if flags & _ELSEWHERE:
         elsewhere, at = _read(data, at)
         row.elsewhere = elsewhere.decode()
     if flags & (_ETAG | _HEX_ETAG | _DATED | _MODIFIED):
         at = _read_validators(row, flags, data, at)
     if flags & (_SHA1 | _SHA256):
-        size = 20 if flags & _SHA1 else 32
-        row.payload, at = data[at : at + size], at + size
+        length = 20 if flags & _SHA1 else 32
+        row.payload, at = data[at : at + length], at + length
     at = _read_schedule(row, flags, data, at)
     if flags & _SEED:
         row.seed, at = data[at : at + SEED_SIZE], at + SEED_SIZE
     if flags & _PRICE:
         price, at = _read(data, at)
         row.price = price.decode()
+    # Slices that end behind the data have no error of their own.
+    if len(data) - at != size:
+        raise ValueError(f"a URL of {len(data) - at} bytes, not {size}")
     row.url = lengthen(data[at:].decode(), host)
     return row
 
 
-def read_row(data: bytes, host: str) -> PageRow | None:
-    """Return a stored row; None for one of another version."""
+def is_later(data: bytes) -> bool:
+    """Return whether another version stored a row: it is kept as it is."""
+    if data[:1] != b"\4":
+        return bool(data)
+    return len(data) >= _HEAD.size and bool(_HEAD.unpack_from(data)[0] & 0xFFFFFF & ~_KNOWN)
+
+
+def read_row(data: bytes, host: str, identity: bytes) -> PageRow | None:
+    """Return a stored row; None for one of another version, and for one that is damaged, which is
+    logged. ``identity`` is that in its key."""
     try:
         return decode_row(data, host)
     except LaterRow:
+        return None
+    except DamagedRow as error:
+        logger.warning(
+            "Row of a page of %s is damaged, and counts as missing: identity %s (%s); once the"
+            " crawl has stopped, remove it with: scrapy frontier JOBDIR --repair",
+            host,
+            identity[-KEY_SIZE:].hex(),
+            error,
+        )
         return None
 
 
@@ -300,17 +343,22 @@ def entry_again(row: PageRow) -> Entry:
 
 
 def last_fetch(data: bytes, host: str) -> float:
-    """Return the time of the last fetch in a stored row; infinity for one of another version."""
+    """Return the time of the last fetch in a stored row; infinity for one of another version, and
+    minus infinity for one that is damaged."""
     try:
         return decode_row(data, host).last
     except LaterRow:
         return inf
+    except DamagedRow:
+        return -inf
 
 
 def without_plan(data: bytes, host: str) -> bytes:
     """Return a stored row without the plan of another node: its time is of that node's clock."""
-    row = read_row(data, host)
-    if row is None or not row.is_planned:
+    if is_later(data):
+        return data
+    row = decode_row(data, host)
+    if not row.is_planned:
         return data
     row.due = row.planned = row.tried = 0
     return row.encode(host)
@@ -318,19 +366,26 @@ def without_plan(data: bytes, host: str) -> bytes:
 
 def second_of(time: float) -> int:
     """Return a time, which may be any, as the whole seconds that a row holds."""
-    return int(min(max(time, 0.0), SECONDS_MAX))
+    return int(held(time))
 
 
-def _read_numbers(row: PageRow, flags: int, data: bytes, at: int) -> int:
-    """Set times and numbers of a row, and return where they end."""
+def held(time: float) -> float:
+    """Return the nearest time that a row holds; 0 for no number."""
+    if 0.0 <= time <= SECONDS_MAX:
+        return time
+    return float(SECONDS_MAX) if time > SECONDS_MAX else 0.0
+
+
+def _read_numbers(row: PageRow, flags: int, data: bytes, at: int) -> tuple[int, int]:
+    """Set times and numbers of a row. Return the bytes of its URL, and where the numbers end."""
     time = int.from_bytes(data[at : at + _EXACT])
     last = second = time // _MILLION
     row.last = exact = time / _MILLION
     if not flags & _UNSTORED:
         row.stored = exact
-    numbers, at = _unpacked_numbers(data, at + _EXACT, 1 + _EXTRA[flags & _NUMBERS])
+    numbers, at = _unpacked_numbers(data, at + _EXACT, 2 + _EXTRA[flags & _NUMBERS])
     each = iter(numbers)
-    row.depth = next(each)
+    size, row.depth = next(each), next(each)
     if flags & _STATUS:
         row.status = next(each)
     if flags & _STORED:
@@ -350,13 +405,15 @@ def _read_numbers(row: PageRow, flags: int, data: bytes, at: int) -> int:
         row.planned = next(each)
     if flags & _DUE:
         row.due = ((last + row.planned) // TICK + next(each) & SECONDS_MAX) * TICK
-    return at
+    return size, at
 
 
 def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
     """Set what else decides when a page is fetched again, and return where it ends."""
     if flags & _ESTIMATE:
         row.estimate = Estimate.read(data[at : at + ESTIMATE_SIZE])
+        if not (0.0 < row.estimate[0] < inf and 0.0 < row.estimate[1] < inf):
+            raise ValueError(f"an estimate of {row.estimate}")
         at += ESTIMATE_SIZE
     if flags & _ABSENT:
         state, answers, since = _ABSENCE.unpack_from(data, at)
@@ -372,6 +429,8 @@ def _read_schedule(row: PageRow, flags: int, data: bytes, at: int) -> int:
         row.text, at = data[at : at + TEXT_SIZE], at + TEXT_SIZE
     if flags & _WEIGHT:
         (row.weight,) = _SHORT.unpack_from(data, at)
+        if not 0.0 <= row.weight < inf:
+            raise ValueError(f"a weight of {row.weight}")
         at += _SHORT.size
     return at
 
@@ -392,8 +451,7 @@ def _read_validators(row: PageRow, flags: int, data: bytes, at: int) -> int:
 
 def _microseconds(time: float) -> int:
     """Return a time, which may be any, as a WARC-Date has it."""
-    if not 0.0 <= time <= _EXACT_MAX:
-        time = min(max(time, 0.0), _EXACT_MAX)
+    time = held(time)
     second = int(time)
     # The difference has no rounding error.
     return second * _MILLION + round((time - second) * _MILLION)

@@ -15,7 +15,7 @@ from krowlspider.frontier.pages.planner import (
     estimate_of,
     lessen_demand,
 )
-from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, read_row, second_of
+from krowlspider.frontier.pages.row import COUNT_MAX, PageRow, held, is_later, read_row
 from krowlspider.frontier.pages.seed_names import SeedNames
 from krowlspider.frontier.store.schema import KEY_SIZE, PAGES, host_of_page, page_prefix, trust_key
 from krowlspider.frontier.store.store import Batch, Store, put
@@ -45,9 +45,8 @@ def row_after(row: PageRow | None, entry: Entry, fetched: Fetched) -> PageRow:
         # What is known of the page stays until the next answer says the same.
         row.absence = Absence().answered(fetched.status, fetched.started)
         return _failed(row, fetched)
-    started, receipt = fetched.started, fetched.receipt
-    # The clock of the machine may say anything.
-    second = second_of(started)
+    started, receipt = held(fetched.started), fetched.receipt
+    second = int(started)
     new = PageRow(
         entry.url,
         fetched.status,
@@ -125,7 +124,8 @@ def has_changed(row: PageRow, new: PageRow) -> bool:
 def _estimate(row: PageRow, fetched: Fetched, *, changed: bool) -> tuple[float, float]:
     """Return the estimate of a page's rate of change after a fetch."""
     before = prior(row.kind, row.depth, SiteChanges()) if row.estimate is None else row.estimate
-    return observe(Estimate(*before), fetched.started - row.last, changed=changed).rounded
+    interval = held(fetched.started) - row.last
+    return observe(Estimate(*before), interval, changed=changed).rounded
 
 
 def _confirmed(row: PageRow, fetched: Fetched) -> PageRow:
@@ -147,7 +147,7 @@ def _failed(row: PageRow, fetched: Fetched) -> PageRow:
 
 
 def _asked(row: PageRow, fetched: Fetched) -> PageRow:
-    row.last = fetched.started
+    row.last = held(fetched.started)
     row.fetches = min(row.fetches + 1, COUNT_MAX)
     return row
 
@@ -197,9 +197,9 @@ class PageRows:
 
     def get(self, url: str) -> PageRow | None:
         """Return the row of a URL; None without one that this version can read."""
-        host = host_of(url)
-        found = self._store.get(page_prefix(host) + self._key_of(url))
-        return None if found is None else read_row(found, host)
+        key = self.key(url)
+        found = self._store.get(key)
+        return None if found is None else read_row(found, host_of(url), key)
 
     def put(self, acknowledged: Iterable[tuple[Lease, str | None]], batch: Batch) -> None:
         """Put the rows of pages that are done into the batch that acknowledges them.
@@ -222,12 +222,12 @@ class PageRows:
             identity, row = self._key_of(entry.url), None
             key = page_prefix(host) + identity
             if entry.request and (found := self._store.get(key)) is not None:
-                row = read_row(found, host)
-                if row is None:
+                if is_later(found):
                     continue
-                if planning is None and row.planned:
+                row = read_row(found, host, identity)
+                if planning is None:
                     gone[host] += demand_of(row)
-                if row.etag or row.modified:
+                if row is not None and (row.etag or row.modified):
                     trust = trusts.get(host) or self.trust(host)
                     trusts[host] = trust_after(trust, row, fetched)
             new = self._row_after(row, lease, fetched, planning, identity)
@@ -285,7 +285,7 @@ class PageRows:
         it backs off. Without a schedule, a later one finds it as a page that is not planned."""
         key, name = self.key(lease.entry.url), lease.host.name
         found = self._store.get(key)
-        row = None if found is None else read_row(found, name)
+        row = None if found is None else read_row(found, name, key)
         if row is None or row.due or not row.planned:
             # It is planned already, or never was.
             return
@@ -322,7 +322,7 @@ class PageRows:
 
 
 def rows_in(store: Store, host: str | None = None) -> Iterator[PageRow | None]:
-    """Yield the rows of a host, or of all hosts; None for one of another version."""
+    """Yield the rows of a host, or of all hosts; None for one that cannot be read."""
     prefix = PAGES if host is None else page_prefix(host)
     for key, value in store.items(prefix):
-        yield read_row(value, host_of_page(key))
+        yield read_row(value, host_of_page(key), key)

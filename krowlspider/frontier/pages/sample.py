@@ -137,7 +137,7 @@ def _rows_at(store: Store, name: str, keys: list[bytes]) -> list[PageRow | None]
         some = dict(islice(store.items(prefix, _before(key)), _ROWS))
         some |= dict(islice(store.items(prefix), _ROWS - len(some)))
         found |= some
-    return [read_row(value, name) for value in found.values()]
+    return [read_row(value, name, key) for key, value in found.items()]
 
 
 def _before(key: bytes) -> bytes:

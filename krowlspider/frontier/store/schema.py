@@ -1,4 +1,4 @@
-"""Keys and values of the frontier's store: format 4.
+"""Keys and values of the frontier's store: format 5.
 
 ===========================  =======================================================================
 key                          value
@@ -100,7 +100,7 @@ from krowlspider.urls.gemini import authority_at
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-FORMAT = 4
+FORMAT = 5
 
 BLOCK = b"A"
 DELAY = b"B"

@@ -466,8 +466,8 @@ class ServedCrawl:
             entry = entry_of(key, value)
             if entry.is_plain and not self._has_item(host, entry.url):
                 yield Item(entry.url, Phase.QUEUED, 0.0, max(entry.due, now))
-        for _, value in self._store.items(schema.page_prefix(host)):
-            row = read_row(value, host)
+        for key, value in self._store.items(schema.page_prefix(host)):
+            row = read_row(value, host, key)
             if row is not None and not self._has_item(host, row.url):
                 phase = Phase.SCHEDULED if row.due else Phase.DONE
                 yield Item(row.url, phase, row.first, row.due)

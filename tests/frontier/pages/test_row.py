@@ -1,4 +1,4 @@
-"""The format of a row keeps what it is given, byte for byte, and what is of another version."""
+"""The format of a row keeps what it is given, byte for byte, and knows what it has not written."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import struct
 from contextlib import suppress
 from datetime import datetime, timedelta
+from math import inf, isnan, nan
 from statistics import median
 
 import pytest
@@ -15,7 +16,9 @@ from msgspec.structs import replace
 
 from krowlspider.archive.write.records import warc_date
 from krowlspider.frontier.pages.row import (
+    SECONDS_MAX,
     TICK,
+    DamagedRow,
     LaterRow,
     PageRow,
     date_of_seconds,
@@ -26,47 +29,8 @@ from krowlspider.frontier.pages.row import (
 from krowlspider.frontier.store.schema import page_prefix
 from krowlspider.recrawl.estimate import Estimate
 from krowlspider.recrawl.gone import Absence, PageState
+from tests.frontier.pages.made_rows import DATES, HOST, ROWS, SECONDS
 from tests.support.tables import table
-
-HOST = "www.site.test"
-SECONDS = st.integers(0, 2**32 - 1)
-COUNTS = st.integers(0, 0xFFFF)
-TIMES = st.integers(1, 2**32 * 10**6 - 10**6).map(lambda time: time / 1e6)
-FLOATS = st.floats(0.0, 2.0**60, width=32)
-ETAGS = st.from_regex('(W/)?"[0-9a-f]{0,80}-?[0-9a-f]{0,80}"', fullmatch=True).map(str.encode)
-DATES = SECONDS.map(date_of_seconds)
-ROWS = st.builds(
-    PageRow,
-    url=st.sampled_from(
-        [f"https://{HOST}/", f"http://{HOST}/a?b=c", "http://other.test/", f"https://{HOST}:1/é"]
-    ),
-    status=st.integers(100, 999),
-    first=SECONDS,
-    last=TIMES,
-    depth=COUNTS,
-    changed=SECONDS,
-    stored=st.just(0.0) | TIMES,
-    elsewhere=st.sampled_from(["", "http://other.test/b"]),
-    etag=st.binary(max_size=1024) | ETAGS,
-    modified=st.binary(max_size=64) | DATES,
-    payload=st.sampled_from([b"", b"s" * 20, bytes(32)]),
-    fetches=COUNTS,
-    unmodified=COUNTS,
-    changes=COUNTS,
-    estimate=st.none() | st.builds(Estimate, FLOATS, FLOATS).map(lambda each: each.rounded),
-    passed=COUNTS,
-    due=st.integers(0, 2**32 // TICK).map(lambda tick: tick * TICK),
-    planned=SECONDS,
-    absence=st.just(Absence())
-    | st.builds(Absence, st.sampled_from(PageState), st.integers(1, 255), SECONDS),
-    seed=st.just(b"") | st.binary(min_size=6, max_size=6),
-    named=st.integers(0, 15),
-    tried=st.integers(0, 15),
-    listing=st.binary(max_size=300),
-    text=st.just(b"") | st.binary(min_size=8, max_size=8),
-    weight=st.just(1.0) | FLOATS,
-    price=st.sampled_from(["", "USD 0.01", "x" * 40]),
-).map(lambda row: row if row.planned else replace(row, weight=1.0))
 
 
 @given(ROWS)
@@ -76,8 +40,54 @@ def test_a_row_is_read_as_it_was_written(row: PageRow):
 
 @given(st.integers(0, 0xFFFFFF), st.binary(max_size=80))
 def test_bytes_of_a_stranger_are_a_row_or_a_known_error(flags: int, rest: bytes):
-    with suppress(LaterRow, ValueError, IndexError, struct.error):
-        decode_row(b"\3" + flags.to_bytes(3) + rest, HOST).encode(HOST)
+    with suppress(LaterRow, DamagedRow):
+        decode_row(b"\4" + flags.to_bytes(3) + rest, HOST).encode(HOST)
+
+
+@given(ROWS.map(lambda row: row.encode(HOST)), st.integers(0), st.binary(min_size=1, max_size=9))
+def test_a_row_that_is_cut_or_longer_is_damaged(row: bytes, at: int, more: bytes):
+    for data in (row[: at % len(row)], row + more):
+        with pytest.raises(DamagedRow):
+            decode_row(data, HOST)
+
+
+def test_a_row_is_known_to_be_cut_at_each_place():
+    row = PageRow(f"https://{HOST}/path", 404, 1, 1.5, changed=9, stored=1.25, planned=90, due=120)
+    row.etag, row.modified, row.payload, row.seed = b'"5e"', b"soon", b"s" * 20, b"sixfix"
+    row.estimate, row.absence, row.named = (0.5, 600.0), Absence(PageState.MISSING, 1, 1.0), 3
+    row.elsewhere, row.listing, row.text, row.price = "http://b.test/", b"feed", b"8 bytes.", "USD"
+    data = row.encode(HOST)
+    for size in range(len(data)):
+        with pytest.raises(DamagedRow):
+            decode_row(data[:size], HOST)
+
+
+@table("estimate, weight", [((nan, 60.0), 1.0), ((0.5, inf), 1.0), ((0.5, 60.0), nan)])
+def test_a_row_whose_worth_is_no_number_is_damaged(
+    estimate: tuple[float, float], weight: float
+) -> None:
+    """The demand of its host would be none for ever."""
+    row = PageRow(f"http://{HOST}/", 200, 1, 1.0, estimate=(0.5, 600.0), planned=60, weight=2.0)
+    data = row.encode(HOST)
+    good = bytes(Estimate(0.5, 600.0)), struct.pack(">f", 2.0)
+    shape, seconds = estimate
+    bad = struct.pack(">ee", shape, seconds / 600), struct.pack(">f", weight)
+    for old, new in zip(good, bad, strict=True):
+        assert old in data
+        data = data.replace(old, new)
+    with pytest.raises(DamagedRow):
+        decode_row(data, HOST)
+
+
+@given(st.floats(), st.floats(), st.integers(0, 2**40))
+def test_times_of_any_clock_are_the_nearest_that_a_row_holds(
+    last: float, stored: float, planned: int
+) -> None:
+    row = PageRow(f"http://{HOST}/", 200, 1, last, stored=stored, planned=planned, due=TICK)
+    read = decode_row(row.encode(HOST), HOST)
+    nearest = 0.0 if isnan(last) else min(max(last, 0.0), SECONDS_MAX)
+    assert read.last == pytest.approx(nearest, abs=1e-6)
+    assert (read.due, read.planned) == (TICK, min(planned, SECONDS_MAX))
 
 
 def test_a_count_stops_at_the_highest_that_a_row_holds():
@@ -85,7 +95,7 @@ def test_a_count_stops_at_the_highest_that_a_row_holds():
     assert decode_row(row.encode(HOST), HOST).fetches == 0xFFFF
 
 
-@pytest.mark.parametrize("change", [b"\4", b"\2", b"\0"])
+@pytest.mark.parametrize("change", [b"\5", b"\3", b"\2", b"\0"])
 def test_a_row_of_another_format_is_not_read(change: bytes):
     row = PageRow(f"http://{HOST}/", 200, 1, 1.0).encode(HOST)
     with pytest.raises(LaterRow):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from krowlspider.archive.reading import Synced
@@ -25,7 +28,7 @@ from krowlspider.frontier.entry import AGAIN, JSON, UNMARKED, Entry, validators_
 from krowlspider.frontier.entry_queues import Candidate
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, encode_chunk
 from krowlspider.frontier.moves.transfer import forget_now
-from krowlspider.frontier.pages.row import PageRow
+from krowlspider.frontier.pages.row import SECONDS_MAX, PageRow
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.schema import page_prefix, seen_prefix
 from krowlspider.frontier.store.store import Store, put
@@ -37,6 +40,7 @@ from krowlspider.recrawl.validators import Meaning
 from tests.frontier.conftest import KeptMemoryStore, World
 from tests.frontier.moves.hosts import chunks
 from tests.frontier.pages.fetching import SHA1, fetch_page, fetched_at, rows
+from tests.frontier.pages.made_rows import HOST, ROWS
 from tests.support.tables import table
 
 if TYPE_CHECKING:
@@ -44,6 +48,17 @@ if TYPE_CHECKING:
 
 
 A = "http://a.test/"
+# Of pages: with validators as the row of an answer has them, and a known seed.
+EXPORTED = ROWS.map(
+    lambda row: replace(
+        row,
+        etag=row.etag[:1024],
+        modified=row.modified[:64],
+        listing=b"",
+        seed=b"",
+        absence=Absence() if row.absence.state is PageState.PRESENT else row.absence,
+    )
+)
 
 
 @pytest.fixture
@@ -64,7 +79,7 @@ def again(url: str, request: bytes = JSON + b"{}") -> Candidate:
 
 def later_row(world: World, url: str) -> bytes:
     """Put a row of a later version into a store, and return it."""
-    row = b"\4" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
+    row = b"\xff" + PageRow(url, 200, 1, 1.0).encode("a.test")[1:]
     assert world.frontier.pages is not None
     put(world.store, world.frontier.pages.key(url), row)
     return row
@@ -79,13 +94,19 @@ def test_a_page_that_is_done_has_a_row_after_a_kill(world: World):
     assert rows(world) == [row]
 
 
-@pytest.mark.parametrize("started", [-5.0, 2.0**33])
-def test_a_clock_that_says_nonsense_stops_no_commit(world: World, started: float):
+@pytest.mark.parametrize(
+    ("started", "held"), [(-5.0, 0), (2.0**33, SECONDS_MAX), (inf, SECONDS_MAX), (nan, 0)]
+)
+def test_a_clock_that_says_nonsense_stops_no_commit(world: World, started: float, held: int):
     world.add(A)
     fetch_page(world, started)
+    for status in (200, 304, 503):
+        world.frontier.queue([again(A)])
+        meaning = Meaning.NOT_MODIFIED if status == 304 else Meaning.ORDINARY
+        fetch_page(world, started, status=status, meaning=meaning)
     (row,) = rows(world)
     assert row is not None
-    assert row.last == max(started, 0.0)
+    assert (row.last, row.fetches) == (held, 4)
 
 
 def test_a_page_that_is_not_committed_has_no_row(world: World):
@@ -270,9 +291,10 @@ def test_a_later_row_goes_with_its_host(world: World, other: World):
         (bytes(8), PageRow("http://b.test/", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow(f"{A}{'a' * 3000}", 200, 1, 1.0).encode("a.test")),
         (bytes(8), PageRow("", 200, 1, 1.0).encode("a.test")),
-        (bytes(8), b"\3\0"),
-        (bytes(8), b"\3" + bytes(3)),
-        (bytes(8), b"\3" + bytes(50_000)),
+        (bytes(8), b""),
+        (bytes(8), b"\4\0"),
+        (bytes(8), b"\4" + bytes(3)),
+        (bytes(8), b"\4" + bytes(50_000)),
     ],
 )
 def test_a_false_row_of_a_chunk_is_refused(world: World, other: World, identity: bytes, row: bytes):
@@ -283,6 +305,87 @@ def test_a_false_row_of_a_chunk_is_refused(world: World, other: World, identity:
     with pytest.raises(BadChunk):
         other.arrivals.take(decode_chunk(encode_chunk(chunk)))
     assert rows(other) == []
+
+
+def damage(world: World, url: str) -> bytes:
+    """Cut off the row of a page in the store, and return its key."""
+    assert world.frontier.pages is not None
+    key = world.frontier.pages.key(url)
+    row = world.store.get(key)
+    assert row is not None
+    put(world.store, key, row[:-1])
+    return key
+
+
+def test_a_damaged_row_is_named_and_replaced(world: World, caplog: pytest.LogCaptureFixture):
+    world.add(A)
+    fetch_page(world, 1000.0, etag=b'"a"')
+    key = damage(world, A)
+    assert world.frontier.pages is not None
+    assert world.frontier.pages.get(A) is None
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"Row of a page of a.test is damaged, and counts as missing: identity {key[-8:].hex()}"
+        " (a URL of 1 bytes, not 2); once the crawl has stopped, remove it with:"
+        " scrapy frontier JOBDIR --repair"
+    )
+    world.frontier.queue([again(A)])
+    fetch_page(world, 2000.0)
+    (row,) = rows(world)
+    assert row is not None
+    assert (row.first, row.last, row.fetches) == (2000, 2000.0, 1)
+
+
+def test_a_damaged_row_does_not_go_with_its_host(world: World, other: World):
+    """The other node would refuse it, and with it the host."""
+    world.add(A, f"{A}b")
+    fetch_page(world, 1000.0)
+    fetch_page(world, 1000.0)
+    damage(world, A)
+    world.hand_over("a.test", other)
+    assert [row and row.url for row in rows(other)] == [f"{A}b"]
+    # It is known there, as each page that was fetched.
+    assert other.add(A) == 0
+
+
+def test_a_damaged_row_gives_way_to_one_of_another_node(world: World, other: World):
+    for place, started in ((world, 1000.0), (other, 2000.0)):
+        place.add(A)
+        fetch_page(place, started)
+    before = rows(world)
+    damage(other, A)
+    world.hand_over("a.test", other)
+    assert rows(other) == before
+
+
+def test_a_repair_removes_damaged_rows(world: World):
+    world.add(A, f"{A}b", f"{A}c")
+    for started in range(3):
+        fetch_page(world, 1000.0 + started)
+    later, key = later_row(world, f"{A}b"), damage(world, A)
+    world.frontier.close()
+    store = world.open_store()
+    found = rebuild_indexes(store, world.hasher, 2000.0, 5)
+    assert found.bad_rows == [
+        ("a.test", key[-8:].hex(), "a URL of 1 bytes, not 2"),
+    ]
+    assert (found.bad_row_count, found.kept["pages"], found.whole) == (1, 2, False)
+    assert store.get(key) is None
+    assert later in dict(store.items(page_prefix("a.test"))).values()
+
+
+def test_the_longest_row_of_a_page_is_taken(world: World, other: World):
+    """With two URLs and all validators of the greatest size."""
+    longest = f"{A}{'a' * (2048 - len(A))}"
+    world.add(longest)
+    fetch_page(world, 1000.0, etag=b'"' + b"z" * 1022 + b'"', modified=b"m" * 64, price="1" * 40)
+    (row,) = rows(world)
+    assert row is not None
+    row.elsewhere = f"http://b.test/{'b' * (2048 - len('http://b.test/'))}"
+    assert world.frontier.pages is not None
+    world.frontier.pages.write(row)
+    world.hand_over("a.test", other)
+    assert rows(other) == [row]
 
 
 def test_a_forgotten_host_has_no_rows(world: World):
@@ -377,6 +480,46 @@ def test_the_rate_of_change_is_estimated_from_the_second_fetch_on(world: World):
         assert row.estimate is not None
         found.append(Estimate(*row.estimate).mean)
     assert found[0] > found[1]
+
+
+def filled(made: list[PageRow]) -> World:
+    """Return a frontier with rows, each of a page of its own."""
+    kept = KeptMemoryStore()
+    world = World(lambda: kept)
+    world.frontier.queue([Candidate(HOST, b"12345678", Entry(f"http://{HOST}/queued"))])
+    assert world.frontier.pages is not None
+    for at, row in enumerate(made):
+        row.url = f"http://{HOST}/{at}"
+        world.frontier.seen.restore(HOST, world.hasher.key(row.url))
+        world.frontier.pages.write(row)
+    return world
+
+
+@given(st.lists(ROWS, max_size=3))
+def test_a_hand_over_changes_only_the_plan_of_a_row(made: list[PageRow]):
+    kept = KeptMemoryStore()
+    world, other = filled(made), World(lambda: kept, node="there")
+    before = rows(world, HOST)
+    world.hand_over(HOST, other)
+    for row in before:
+        assert row is not None
+        if row.is_planned:
+            row.due = row.planned = row.tried = 0
+            row.weight = 1.0
+    assert rows(other, HOST) == before
+
+
+@given(st.lists(EXPORTED, max_size=3))
+def test_an_import_and_its_export_are_the_lines_of_the_export(made: list[PageRow]):
+    kept = KeptMemoryStore()
+    world, other = filled(made), World(lambda: kept)
+    lines = lines_of(world)
+    assert take_in(other, lines) == []
+    of_archive = ("warc_date", "warc_url", "next_fetch")
+    for line in (expected := [*map(msgspec.json.decode, lines)]):
+        for name in of_archive:
+            line.pop(name, None)
+    assert [*map(msgspec.json.decode, lines_of(other))] == expected
 
 
 def test_a_repair_marks_the_pages_that_have_rows(world: World):
