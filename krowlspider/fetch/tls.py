@@ -293,7 +293,8 @@ class Channel(asyncio.Protocol):
         self._shake_hands()
 
     def data_received(self, data: bytes) -> None:
-        self._received = memoryview(data)
+        # Bytes left between the handshake and `_open`: the loop may read again before that.
+        self._received = memoryview(b"".join((self._received, data)) if self._received else data)
         if self.pending:
             self._slices.process(self)
         else:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, closing, suppress
+from http.client import HTTPConnection
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +15,7 @@ from scrapy.utils.asyncio import run_in_thread
 
 from krowlspider.job.in_flight import AT_MOST, FOR_CLIENTS, LoopTurns
 from krowlspider.job.monitoring.access import HostNames
-from krowlspider.job.monitoring.endpoint import MORE_TIME, Endpoint, Events, metrics_route
+from krowlspider.job.monitoring.endpoint import MORE_TIME, REST_MAX, Endpoint, Events, metrics_route
 from krowlspider.job.monitoring.page_server import ListenAddress, PageServer, RecentAnswers
 
 if TYPE_CHECKING:
@@ -238,14 +239,17 @@ async def test_client_that_reads_nothing_is_dropped() -> None:
             await run_in_thread(send_until_cut, idle)
 
 
-def send_until_cut(idle: socket.socket) -> None:
-    """Return when the other side is gone; nothing is read.
+def send_until_cut(idle: socket.socket, piece: bytes = b"x") -> int:
+    """Return the bytes sent when the other side is gone; nothing is read.
 
     :raises TimeoutError: it stays, and takes no more
     """
+    sent = 0
     with suppress(ConnectionError):
         while True:
-            idle.sendall(b"x")
+            idle.sendall(piece)
+            sent += len(piece)
+    return sent
 
 
 async def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
@@ -256,14 +260,64 @@ async def test_a_request_without_end_is_cut_at_its_limit_and_not_kept() -> None:
         assert b"200 OK" in await said_to(port, ASK)
 
 
-async def test_a_body_that_is_announced_is_not_waited_for() -> None:
+@pytest.mark.parametrize(
+    ("path", "name", "status"),
+    [("/metrics", "localhost", 405), ("/nothing", "localhost", 404), ("/metrics", "x.test", 421)],
+)
+async def test_whoever_sends_8_mb_reads_the_refusal(path: str, name: str, status: int) -> None:
+    """http.client reads nothing before it has sent all."""
+    body = bytes(8_000_000)
+
+    def post(port: int) -> int:
+        connection = HTTPConnection("127.0.0.1", port, timeout=LONG)
+        with closing(connection):
+            connection.request("POST", path, body, {"Host": name})
+            return connection.getresponse().status
+
     async with serving() as port:
-        said = await said_to(
-            port,
-            b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\nHost: localhost\r\n\r\nx",
-        )
-        assert b"405 Method Not Allowed" in said
-        assert b"Allow: GET, HEAD" in said
+        for _ in range(50):
+            assert await run_in_thread(post, port) == status
+
+
+ANNOUNCED = b"POST /metrics HTTP/1.1\r\nContent-Length: 99999999999\r\nHost: localhost\r\n\r\nx"
+BROKEN = {
+    "chunk": b"Transfer-Encoding: chunked\r\n\r\nno length\r\n",
+    "coding": b"Content-Length: 9\r\nContent-Encoding: gzip\r\n\r\nno gzip..",
+}
+
+
+@pytest.mark.parametrize("sends", ["nothing more", "without end"])
+async def test_the_rest_of_a_body_has_bounds_of_bytes_and_time(sends: str) -> None:
+    async with serving(time_limit=LONG if sends == "without end" else 0.3) as port:
+        with socket.create_connection(("127.0.0.1", port), timeout=5) as client:
+            client.sendall(ANNOUNCED)
+            assert (await run_in_thread(client.recv, 40)).startswith(b"HTTP/1.1 405 ")
+            if sends == "without end":
+                sent = await run_in_thread(send_until_cut, client, bytes(65_536))
+                assert REST_MAX < sent < 4 * REST_MAX
+            else:
+                await run_in_thread(client.recv, 1000)
+                with suppress(ConnectionError):
+                    assert await run_in_thread(client.recv, 1) == b""
+
+
+@pytest.mark.parametrize("way", BROKEN)
+async def test_a_rest_that_is_broken_ends_the_connection(
+    way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving() as port:
+        await said_to(port, b"POST /metrics HTTP/1.1\r\nHost: localhost\r\n" + BROKEN[way])
+    assert caplog.records == []
+
+
+async def test_a_body_that_is_announced_is_not_waited_for() -> None:
+    async with serving(time_limit=LONG) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(ANNOUNCED)
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+        assert b"405 Method Not Allowed" in head
+        assert b"Allow: GET, HEAD" in head
 
 
 @LARGE

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 BOUND = 20
 
 
-async def bounded(main: Coroutine[Any, Any, None]) -> None:
+async def bounded(main: Coroutine[Any, Any, Any]) -> Any:
     async with asyncio.timeout(BOUND):
-        await main
+        return await main
 
 
 # A crawl runs on uvloop, unless ASYNCIO_EVENT_LOOP says otherwise.

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import uvloop
 from OpenSSL import SSL
 
 from krowlspider.fetch import errors
@@ -17,6 +18,7 @@ from krowlspider.fetch.proxy.protocols import parse_proxy
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.gemini.certificates import CertificatePins
 from krowlspider.gemini.client import GeminiClient
+from tests.fetch.tls.crowd import BODY, Crowd, crowd
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Web, client, serve
 from tests.gemini.keys import Key, der
@@ -151,6 +153,19 @@ async def test_other_answers_end_with_their_header(
     assert (found.status, found.headers, found.body) == (status, headers, b"")
     assert found.response_bytes == answer[: answer.index(b"\r\n") + 2]
     assert found.truncated == ""
+
+
+def test_answers_behind_handshakes_survive_a_busy_loop(tmp_path: Path) -> None:
+    """Of servers that do not wait for the request."""
+    answer = b"20 application/octet-stream\r\n" + BODY
+
+    async def main(web: Crowd) -> set[bytes]:
+        async with browsing(tmp_path, connect_timeout=15) as fetch:
+            url = f"test:{web.port}/"
+            return await web.visit(lambda n: fetch(f"gemini://a{n}.{url}", timeout=15))
+
+    with crowd(KEY.context(CERTIFICATE), answer) as web:
+        assert uvloop.run(main(web)) == {answer}
 
 
 async def test_an_empty_success_is_an_answer(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Break the promises of the code one at a time, and show which tests notice it.
 
-The tracked files are copied to a temporary folder. There the tests of each mutation run twice:
-unchanged, where they must pass, and with the mutation, where one must fail. The exit code is 1
-unless every mutation is killed.
+The tracked files are copied to a temporary folder. There the tests of all mutations run once
+unchanged, where they must pass; then those of each mutation run with it, where one must fail. The
+exit code is 1 unless every mutation is killed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import tempfile
 import time
 from contextlib import contextmanager
 from enum import Enum
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ from tests.mutations.search_and_graph import SEARCH_AND_GRAPH
 from tests.mutations.settings_and_people import SETTINGS_AND_PEOPLE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 MUTATIONS = (
@@ -44,8 +45,8 @@ _LINKED = (".venv", ".cache")
 _PYTEST = ("-x", "-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "--timeout=60")
 # Exit codes of pytest. All others are no verdict of the tests.
 _PASSED, _FAILED = 0, 1
-# Seconds after which a run is no verdict either.
-_LONGEST = 300.0
+# Seconds after which a run is no verdict either: of the tests of a mutation, and of all tests.
+_LONGEST, _LONGEST_ALL = 300.0, 3600.0
 
 
 class Outcome(Enum):
@@ -91,19 +92,29 @@ class Tree:
         # Python compares only time and size, and both may be the same as before.
         Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
 
-    def test(self, tests: tuple[str, ...]) -> tuple[int | None, str]:
-        """Run tests, and return pytest's exit code, None if they took too long; and the test that
-        failed."""
+    def test(self, tests: tuple[str, ...], longest: float = _LONGEST) -> tuple[int | None, str]:
+        """Run tests for at most ``longest`` seconds, and return pytest's exit code, None if they
+        took longer; and the test that failed."""
         command = [str(self._folder / ".venv/bin/python"), "-m", "pytest", *_PYTEST, *tests]
         try:
             done = subprocess.run(
-                command, cwd=self._folder, capture_output=True, check=False, timeout=_LONGEST
+                command, cwd=self._folder, capture_output=True, check=False, timeout=longest
             )
         except subprocess.TimeoutExpired:
-            return None, f"no end after {_LONGEST:.0f} s"
+            return None, f"no end after {longest:.0f} s"
         lines = done.stdout.decode(errors="replace").splitlines()
         failed = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
         return done.returncode, failed[0] if failed else "\n".join(lines[-1:])
+
+
+def _option(tests: tuple[str, ...], name: str) -> str:
+    """Return the expression of -k or -m, "" for none."""
+    return tests[tests.index(name) + 1] if name in tests else ""
+
+
+def _paths(tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Return arguments of pytest without options, which are -k and -m and stand behind paths."""
+    return tuple(takewhile(lambda each: not each.startswith("-"), tests))
 
 
 class Judge:
@@ -112,6 +123,19 @@ class Judge:
     def __init__(self, tree: Tree):
         self._tree = tree
         self._unchanged: dict[tuple[str, ...], tuple[int | None, str]] = {}
+
+    def run_unchanged(self, each: Collection[tuple[str, ...]]) -> None:
+        """Run all tests without a mutation: those with like options in one process. If one fails,
+        `passes` runs these again to find which."""
+        groups: dict[tuple[str, bool], list[tuple[str, ...]]] = {}
+        for tests in each:
+            groups.setdefault((_option(tests, "-m"), "-k" in tests), []).append(tests)
+        for (mark, _), group in groups.items():
+            paths = {path: None for tests in group for path in _paths(tests)}
+            names = " or ".join(f"({_option(tests, '-k')})" for tests in group if "-k" in tests)
+            code, reason = self._tree.test((*paths, "-m", mark, "-k", names), _LONGEST_ALL)
+            if code == _PASSED:
+                self._unchanged |= dict.fromkeys(group, (code, reason))
 
     def passes(self, tests: tuple[str, ...]) -> bool:
         """Return whether tests pass without a mutation."""
@@ -150,8 +174,11 @@ def run(mutations: list[Mutation]) -> bool:
     with tempfile.TemporaryDirectory(prefix="mutations-", ignore_cleanup_errors=True) as folder:
         judge = Judge(Tree(Path(folder)))
         begun = time.monotonic()
-        fail = sum(not judge.passes(tests) for tests in {each.tests: None for each in mutations})
-        print(f"Without a mutation: {fail} failures in {time.monotonic() - begun:.0f} s")
+        every = {each.tests: None for each in mutations}
+        judge.run_unchanged(every)
+        fail = sum(not judge.passes(tests) for tests in every)
+        took = time.monotonic() - begun
+        print(f"Without a mutation: {fail} failures in {took:.0f} s", flush=True)
         width = max(len(mutation.name) for mutation in mutations)
         for mutation in mutations:
             begun = time.monotonic()

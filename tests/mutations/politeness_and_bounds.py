@@ -255,6 +255,14 @@ POLITENESS_AND_BOUNDS = (
         ("tests/fetch/tls/test_work.py",),
     ),
     Mutation(
+        "tls-loses-bytes-behind-a-handshake",
+        "2: what comes behind a handshake is kept on a busy loop",
+        "krowlspider/fetch/tls.py",
+        'memoryview(b"".join((self._received, data)) if self._received else data)',
+        "memoryview(data)",
+        ("tests/fetch/tls/test_channel.py", "-k", "behind_handshakes"),
+    ),
+    Mutation(
         "tls-starves-who-waits",
         "10: connections whose TLS waits are served in order",
         "krowlspider/fetch/tls.py",

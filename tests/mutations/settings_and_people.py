@@ -8,6 +8,7 @@ from tests.mutations.mutation import Mutation
 _SITEMAPS = "krowlspider/spiders/sitemaps.py"
 _SETTINGS_FILE = "krowlspider/config/settings_file.py"
 _ENDPOINT = "krowlspider/job/monitoring/endpoint.py"
+_ORDERS = "krowlspider/frontier/schedule/orders.py"
 
 SETTINGS_AND_PEOPLE = (
     # --- connections and answers ---
@@ -136,6 +137,14 @@ SETTINGS_AND_PEOPLE = (
         ("tests/extensions/test_import.py", "-k", "bounded_length"),
     ),
     Mutation(
+        "refused-bodies-are-cut",
+        "a client that sends all before it reads gets the refusal",
+        _ENDPOINT,
+        "elif not request.content.is_eof():",
+        "elif False:",
+        ("tests/extensions/test_page_server.py", "-k", "8_mb"),
+    ),
+    Mutation(
         "clients-without-end",
         "9: the live page has a bounded number of connections",
         _ENDPOINT,
@@ -192,5 +201,30 @@ SETTINGS_AND_PEOPLE = (
         "name_jobdir(settings, self._spider)",
         "pass",
         ("tests/spiders/test_public.py", "-k", "bookshelf"),
+    ),
+    # --- standing orders ---
+    Mutation(
+        "rounds-begin-anew",
+        "a host goes on after its block, though other blocks keep ending",
+        _ORDERS,
+        "        if self._released is None:\n            self._released = _FIRST_PUT_OFF\n",
+        "        self._released = _FIRST_PUT_OFF\n",
+        ("tests/frontier/schedule/test_orders.py", "-k", "keep_ending"),
+    ),
+    Mutation(
+        "late-ends-are-dropped",
+        "the hosts of a block that ends while others go on have a round of their own",
+        _ORDERS,
+        "_FIRST_PUT_OFF if self._ended.rules else None",
+        "None",
+        ("tests/frontier/schedule/test_orders.py", "-k", "keep_ending"),
+    ),
+    Mutation(
+        "all-delays-applied-again",
+        "an order takes no longer where there are many",
+        _ORDERS,
+        "self._apply([host])",
+        "self._apply(self._seconds)",
+        ("tests/frontier/schedule/test_orders.py", "-k", "no_longer"),
     ),
 )

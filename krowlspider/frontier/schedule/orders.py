@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from heapq import nsmallest
 from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from krowlspider.frontier.schedule.cache import DueHeap, HostCache
-    from krowlspider.frontier.store.store import Store
+    from krowlspider.frontier.store.store import Batch, Store
     from krowlspider.politeness.delay import DelayPolicy
 
 # Orders of a kind that are in force, and ended ones that are kept.
@@ -84,6 +85,11 @@ class StandingOrders:
             if (rule := key[1:].decode())
         }
         self.latest = max((order.stamp for order in self._known.values()), default=0)
+        # Those in force by kind and rule, and the stamps of those that have ended.
+        self._in_force: dict[str, dict[str, StandingOrder]] = {kind: {} for kind in _PREFIXES}
+        self._ended: dict[tuple[str, str], int] = {}
+        for order in self._known.values():
+            self._sort_in(order)
 
     def all(self) -> list[StandingOrder]:
         """Return all orders, the latest one last."""
@@ -91,11 +97,7 @@ class StandingOrders:
 
     def in_force(self, kind: str) -> dict[str, StandingOrder]:
         """Return the orders of a kind that have not ended, by their rules."""
-        return {
-            rule: order
-            for (each, rule), order in self._known.items()
-            if each == kind and not order.ended
-        }
+        return dict(self._in_force[kind])
 
     def made(self, order: StandingOrder) -> StandingOrder:
         """Return an order with a stamp that is later than that of the order that it replaces."""
@@ -104,7 +106,7 @@ class StandingOrders:
 
     def check(self, order: StandingOrder) -> None:
         """:raises OrderError: there are ORDERS_MAX of its kind in force"""
-        known = self.in_force(order.kind)
+        known = self._in_force[order.kind]
         if not order.ended and order.rule not in known and len(known) >= ORDERS_MAX:
             what = "blocks: end some, or use KROWL_EXCLUDE"
             if order.kind != BLOCK:
@@ -113,20 +115,35 @@ class StandingOrders:
 
     def keep(self, order: StandingOrder) -> bool:
         """Write an order. Return False for one that is not later than the one that is known."""
-        before = self._known.get((order.kind, order.rule))
-        if before is not None and before.stamp >= order.stamp:
-            return False
-        batch = self._store.batch()
-        self._known[order.kind, order.rule] = order
-        self.latest = max(self.latest, order.stamp)
-        batch.put(order.key, json.dumps(order[2:]).encode())
-        ended = [each for each in self._known.values() if each.ended]
-        if order.ended and len(ended) > ENDED_MAX:
-            oldest = min(ended, key=lambda each: each.stamp)
-            del self._known[oldest.kind, oldest.rule]
-            batch.delete(oldest.key)
+        return self.keep_all([order]) == 1
+
+    def keep_all(self, orders: Iterable[StandingOrder]) -> int:
+        """Write orders; return how many were later than those that are known."""
+        batch, count = self._store.batch(), 0
+        for order in orders:
+            key = order.kind, order.rule
+            before = self._known.get(key)
+            if before is not None and before.stamp >= order.stamp:
+                continue
+            self._known[key] = order
+            self._sort_in(order)
+            self.latest = max(self.latest, order.stamp)
+            batch.put(order.key, json.dumps(order[2:]).encode())
+            count += 1
+        over = len(self._ended) - ENDED_MAX
+        for key in nsmallest(over, self._ended, key=self._ended.__getitem__):
+            batch.delete(self._known.pop(key).key)
+            del self._ended[key]
         batch.write()
-        return True
+        return count
+
+    def _sort_in(self, order: StandingOrder) -> None:
+        if order.ended:
+            self._ended[order.kind, order.rule] = order.stamp
+            self._in_force[order.kind].pop(order.rule, None)
+        else:
+            self._in_force[order.kind][order.rule] = order
+            self._ended.pop((order.kind, order.rule), None)
 
 
 def encode_orders(orders: Iterable[StandingOrder]) -> str:
@@ -174,12 +191,12 @@ class OwnDelays:
         # What the settings say of single hosts.
         self._configured = dict(rule.of_hosts)
         self._seconds = dict(seconds)
-        self._apply()
+        self._apply(self._seconds)
 
-    def _apply(self) -> None:
-        for host, seconds in self._seconds.items():
+    def _apply(self, hosts: Iterable[str]) -> None:
+        for host in hosts:
             policy = self._of(host)
-            minimum = max(policy.minimum, seconds)
+            minimum = max(policy.minimum, self._seconds[host])
             self._rule.of_hosts[host] = replace(policy, minimum=minimum, of_hosts={})
 
     def _of(self, host: str) -> DelayPolicy:
@@ -200,7 +217,7 @@ class OwnDelays:
         if self._seconds.get(host) == seconds:
             return False
         self._seconds[host] = seconds
-        self._apply()
+        self._apply([host])
         return True
 
     def end(self, host: str) -> bool:
@@ -220,11 +237,13 @@ class OwnDelays:
             own = max(policy.minimum, value) if field == "minimum" else value
             setattr(policy, field, own)
         setattr(self._rule, field, value)
-        self._apply()
+        self._apply(self._seconds)
 
 
 # Hosts that one commit lets go on after the end of an order: bounds the time that it takes.
 _RELEASED = 1000
+# Blocks that one commit ends whose time is over.
+_ENDED_AT_ONCE = 500
 _FIRST_PUT_OFF = due_key(PUT_OFF_ELSEWHERE, "")
 
 
@@ -259,10 +278,12 @@ class Orders:
         self.blocks = rules_in(standing.in_force(BLOCK))
         self.pauses = rules_in(standing.in_force(PAUSE))
         self.is_holding = bool(self.blocks.rules or self.pauses.rules)
+        # No block ends before this time of the job clock.
         self._next_end = self._first_end()
         # The rules that have ended and whose hosts go on, and the key of the heap up to which hosts
-        # were released; None if none is to be released.
-        self._ended = Blocks()
+        # were released; None if none is to be released. Rules that end meanwhile wait: their hosts
+        # may be before that key.
+        self._ended, self._ended_later = Blocks(), Blocks()
         self._released: bytes | None = None
         if (ended := store.get(schema.BLOCK)) is not None:
             self._ended = Blocks((rule, "") for rule in json.loads(ended or b"[]"))
@@ -300,20 +321,28 @@ class Orders:
         was_there = order.rule in rules
         if order.ended:
             rules.pop(order.rule, None)
-            changed = self._end(order.rule) or was_there
+            changed = self._end([order.rule]) or was_there
         else:
             rules[order.rule] = order.note
+            self._next_end = min(self._next_end, order.seconds or inf)
             changed = not was_there
         self.is_holding = bool(self.blocks.rules or self.pauses.rules)
-        self._next_end = self._first_end()
         return changed
 
     def advance(self) -> None:
-        """End the blocks whose time is over, and let some hosts go on whose orders have ended."""
-        if self._now() > self._next_end:
-            for order in self.standing.in_force(BLOCK).values():
-                if 0 < order.seconds < self._now():
-                    self.take(order._replace(stamp=order.stamp + 1, ended=True))
+        """End blocks whose time is over, and let some hosts go on whose orders have ended."""
+        now = self._now()
+        if now > self._next_end:
+            blocks = self.standing.in_force(BLOCK)
+            over = [each for each in blocks.values() if 0 < each.seconds < now][:_ENDED_AT_ONCE]
+            self.standing.keep_all(each._replace(stamp=each.stamp + 1, ended=True) for each in over)
+            for order in over:
+                self.blocks.rules.pop(order.rule, None)
+            self.is_holding = bool(self.blocks.rules or self.pauses.rules)
+            self._next_end = self._first_end()
+            if over:
+                self._end([order.rule for order in over])
+                return
         self.release()
 
     def _first_end(self) -> float:
@@ -341,19 +370,28 @@ class Orders:
             self._cache.note(host)
         return True
 
-    def _end(self, rule: str) -> bool:
-        """Let the hosts of a rule go on; return whether some in memory do that now."""
-        self._ended.rules[rule] = ""
+    def _end(self, rules: Iterable[str]) -> bool:
+        """Let the hosts of rules go on; return whether some in memory do that now."""
+        ended = self._ended if self._released is None else self._ended_later
+        ended.rules.update(dict.fromkeys(rules, ""))
         batch = self._store.batch()
         # Hosts that were put off since the last commit are not in the heap on disk yet.
         self._cache.record_changed(batch)
-        batch.put(schema.BLOCK, json.dumps(list(self._ended.rules)).encode())
+        self._put_ended(batch)
         batch.write()
-        self._released = _FIRST_PUT_OFF
+        if self._released is None:
+            self._released = _FIRST_PUT_OFF
         # A host with nothing but a robots.txt to fetch for another one is not in the heap on disk.
         hosts = [each for each in self._cache.hosts.values() if each.robots.fetches]
         gone_on = [self._let_go(host) for host in hosts]
         return self.release() or any(gone_on)
+
+    def _put_ended(self, batch: Batch) -> None:
+        rules = [*self._ended.rules, *self._ended_later.rules]
+        if rules:
+            batch.put(schema.BLOCK, json.dumps(rules).encode())
+        else:
+            batch.delete(schema.BLOCK)
 
     def release(self) -> bool:
         """Make some of the hosts due that are put off and that no order covers any more; return
@@ -366,20 +404,26 @@ class Orders:
         batch = self._store.batch()
         going_on = [host for name in names if self._let_go(host := self._cache.hosts[name])]
         self._cache.record(going_on, batch)
-        self._released = keys[-1] if len(keys) == _RELEASED else None
-        if self._released is None:
-            self._ended = Blocks()
-            batch.delete(schema.BLOCK)
+        if len(keys) == _RELEASED:
+            self._released = keys[-1]
+        else:
+            self._ended, self._ended_later = self._ended_later, Blocks()
+            self._released = _FIRST_PUT_OFF if self._ended.rules else None
+            self._put_ended(batch)
         batch.write()
         return bool(going_on)
 
     def _let_go(self, host: Host) -> bool:
         if not host.is_put_off or self.holder_of(host.name) is not None:
             return False
-        if host.due == PUT_OFF_ELSEWHERE and self._ended.rule_of(host.name) is None:
+        if host.due == PUT_OFF_ELSEWHERE and not self._has_ended(host.name):
             return False
         self._make_due(host, self._now() + self._delay(host))
         return True
+
+    def _has_ended(self, host: str) -> bool:
+        """Return whether a rule for a host has ended, and its hosts go on now."""
+        return any(each.rule_of(host) is not None for each in (self._ended, self._ended_later))
 
     # --- delays ---
 

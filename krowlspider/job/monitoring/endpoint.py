@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from functools import partial
 from inspect import isawaitable
 from typing import TYPE_CHECKING
@@ -33,6 +34,10 @@ _FIELDS_MAX = 64
 CLIENTS_MAX = 8
 # Most of them that are sent events. Other pages ask from time to time.
 _STREAMS_MAX = 4
+# Most bytes of a body that are read after its answer, and the most seconds without any of them.
+# Many clients read no answer before they have sent all, and a reset would take it from them.
+REST_MAX = 16 * 1024 * 1024
+_REST_WAIT = 1.0
 # Seconds between two events.
 _EVENT_INTERVAL = 1.0
 
@@ -104,7 +109,7 @@ class Endpoint(web.Server):
             logger=_logger,
             max_line_size=_LINE_MAX,
             max_headers=_FIELDS_MAX,
-            # Only what a route reads of a request's body is read.
+            # Here the rest of a request's body is read within bounds of bytes too.
             lingering_time=0,
             # The events of a client that has gone end.
             handler_cancellation=True,
@@ -215,6 +220,10 @@ class Endpoint(web.Server):
         answer.force_close()
         if isinstance(answer, Events) and request.method == "GET":
             await self._send(answer, request)
+        elif not request.content.is_eof():
+            await answer.prepare(request)
+            await answer.write_eof()
+            await _read_rest(request)
         return answer
 
     async def _send(self, events: Events, request: web.BaseRequest) -> None:
@@ -234,3 +243,13 @@ class Endpoint(web.Server):
         finally:
             self._streams -= 1
             self._count()
+
+
+async def _read_rest(request: web.BaseRequest) -> None:
+    """Discard what follows of a body, within bounds; the time limit of the connection holds."""
+    left = REST_MAX
+    ends = TimeoutError, ConnectionError, web.RequestPayloadError, HttpProcessingError
+    with suppress(*ends):
+        while left > 0 and not request.content.is_eof():
+            async with asyncio.timeout(_REST_WAIT):
+                left -= len(await request.content.readany())

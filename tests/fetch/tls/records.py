@@ -18,6 +18,13 @@ class Records:
         self._in, self._out = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._object = context.wrap_bio(self._in, self._out, server_side=True)
 
+    async def first_flight(self) -> bytes:
+        """Return the server's answer to the ClientHello."""
+        self._in.write(await self._peer.some())
+        with suppress(ssl.SSLWantReadError):
+            self._object.do_handshake()
+        return self._out.read()
+
     async def shake_hands(self) -> bytes:
         """Complete the handshake; return the server's last records of it."""
         while True:

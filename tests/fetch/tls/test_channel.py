@@ -22,6 +22,7 @@ from krowlspider.fetch.errors import (
     TLSFailed,
 )
 from krowlspider.fetch.tls import Channel
+from tests.fetch.tls.crowd import BODY, Crowd, crowd
 from tests.fetch.tls.records import Records
 from tests.fetch.web import Peer, Run, Script, answering, client, fetch, is_reused, serve
 
@@ -402,6 +403,19 @@ async def test_a_server_may_answer_before_it_is_asked(tls: ssl.SSLContext) -> No
     async with serve(script) as web, client() as made:
         exchange = await fetch(made, f"https://a.test:{web.port}/")
     assert (exchange.status, exchange.response_bytes) == (503, response)
+
+
+def test_answers_behind_handshakes_survive_a_busy_loop(run: Run, tls: ssl.SSLContext) -> None:
+    """Most handshakes are completed in a later turn, and the socket is read before the next one."""
+    answer = b"HTTP/1.1 503 Busy\r\nContent-Length: %d\r\n\r\n" % len(BODY) + BODY
+
+    async def main(web: Crowd) -> set[bytes]:
+        async with client(connect_timeout=15) as made:
+            url = f"test:{web.port}/"
+            return await web.visit(lambda n: fetch(made, f"https://a{n}.{url}", timeout=15))
+
+    with crowd(tls, answer) as web:
+        assert run(main(web)) == {answer}
 
 
 async def test_a_server_may_ask_for_another_handshake(certificate: trustme.LeafCert) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from time import process_time
+
 import pytest
 
 from krowlspider.frontier.admin.edit import coverage
@@ -14,6 +17,7 @@ from krowlspider.frontier.schedule.orders import (
     decode_orders,
     encode_orders,
 )
+from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
 from tests.frontier.conftest import LIMITS, RULE, KeptMemoryStore, World
 
@@ -124,6 +128,65 @@ def test_the_end_of_a_block_survives_a_kill(world: World, monkeypatch: pytest.Mo
         world.commit()
     world.clocks.pass_(YEARS)
     assert sorted(fetched(world)) == urls
+
+
+def test_a_host_goes_on_though_blocks_keep_ending(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hosts of lasting blocks, in front of it in the heap, are all that one commit looks at."""
+    monkeypatch.setattr(orders_module, "_RELEASED", 2)
+    held = [f"http://h{at}.other.test/" for at in range(7)]
+    world.add(*held, "http://z.dom.test/")
+    for rule in ("test,other,", "z.dom.test", *(f"n{at}.test" for at in range(40))):
+        give(world, "block", rule)
+    assert fetched(world) == []
+    world.commit()
+    end(world, "block", "z.dom.test")
+    for at in range(40):
+        end(world, "block", f"n{at}.test")
+        world.commit()
+    world.clocks.pass_(RULE.minimum)
+    assert fetched(world) == ["http://z.dom.test/"]
+    # What has ended is kept until all hosts were looked at since.
+    kept = json.loads(world.frontier.store.get(schema.BLOCK) or b"[]")
+    assert 0 < len(kept) < 20
+    for _ in range(9):
+        world.commit()
+    assert world.frontier.store.get(schema.BLOCK) is None
+
+
+def test_many_blocks_that_end_at_once_end_some_with_each_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(orders_module, "_ENDED_AT_ONCE", 2)
+    world.add(A, B, C)
+    over = world.frontier.schedule.now() + 10.0
+    for rule in ("a.dom.test", "b.dom.test", "c.other.test"):
+        give(world, "block", rule, over)
+    give(world, "block", "d.test", over + 10.0)
+    assert fetched(world) == []
+    world.commit()
+    world.clocks.pass_(11.0)
+    for left in (2, 1, 1):
+        world.commit()
+        assert len(orders(world).blocks.rules) == left
+        world.crash()
+    world.clocks.pass_(RULE.minimum)
+    assert sorted(fetched(world)) == [A, B, C]
+
+
+@pytest.mark.parametrize("kind", ["block", "pause", "delay"])
+def test_an_order_takes_no_longer_where_there_are_many(world: World, kind: str) -> None:
+    """A look at each of the others would make this take a minute."""
+    begun = process_time()
+    seconds = {"block": world.frontier.schedule.now() + 10.0, "delay": 60.0}.get(kind, 0.0)
+    for at in range(4000):
+        give(world, kind, f"h{at}.test", seconds)
+    world.clocks.pass_(11.0)
+    for _ in range(8):
+        world.commit()
+    assert len(orders(world).standing.in_force(kind)) == (0 if kind == "block" else 4000)
+    assert process_time() - begun < 5
 
 
 def test_a_robots_fetch_for_another_host_waits_for_the_block(world: World) -> None:
