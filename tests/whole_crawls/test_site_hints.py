@@ -121,7 +121,11 @@ def after_changes(
 
 @pytest.mark.parametrize(
     ("place", "make", "sitemaps"),
-    [("/sitemap.xml", urlset, 1), ("/feed", rss, 0), ("/feed.json", json_feed, 0)],
+    [
+        ("/sitemap.xml", urlset, 1),
+        ("/feed", rss, 0),
+        pytest.param("/feed.json", json_feed, 0, marks=pytest.mark.slow),
+    ],
 )
 def test_a_page_that_its_site_names_is_fetched_before_its_time(
     tmp_path: Path, place: str, make: Callable[[dict[str, str]], str], sitemaps: int
