@@ -149,7 +149,7 @@ _TURN = 0.01
 _REFUSALS_A_HOST = 20
 _HOST_TURN = 0.002
 # Entries in a row that are put behind the others of their host before it is deferred.
-_PASSED_OVER_MAX = 1_000
+_PASSED_OVER_MAX = 200
 # Seconds until hosts of awaited requests are looked at again.
 _LOOK_AGAIN = 0.05
 # Seconds until a host is looked at again whose next page waits for others of its seed to end, or

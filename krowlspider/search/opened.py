@@ -146,6 +146,8 @@ class OpenedIndex:
     def _opened(self, folder: Path, state: _State) -> CommitView:
         if self._index is None:
             self._index = open_index(folder)
+            # Without a thread of tantivy that maps files anew: it would read what was cut.
+            self._index.config_reader("manual")
         else:
             self._index.reload()
         searcher = self._index.searcher()
