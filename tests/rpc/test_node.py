@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 def test_the_supervisor_answers_for_all_processes(tmp_path: Path) -> None:
     with MockWeb(graph=GRAPH) as web:
-        more = {"PROMETHEUS_PORT": 0, "KROWL_GRPC": "127.0.0.1:0"}
+        # On a busy machine, gRPC has its turn late: the crawl must not end before.
+        more = {"PROMETHEUS_PORT": 0, "KROWL_GRPC": "127.0.0.1:0", "KROWL_DELAY_MIN": 3}
         crawl = node_crawl(web, tmp_path, 2, **more).start()
         address = address_of(crawl)
         assert len(children_of(crawl.process.pid)) == 1
