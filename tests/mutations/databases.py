@@ -271,7 +271,7 @@ _TABLE = (
     ),
     (
         *("a-default-delay-is-deleted", "1", *_CRAWL),
-        *("CrawlState(state.crawl_id, state.delay)", "CrawlState(state.crawl_id)"),
+        *("CrawlState(self.state.crawl_id, self.state.delay)", "CrawlState(self.state.crawl_id)"),
     ),
     (
         *("later-crawls-have-no-delay", "1", *_CRAWLS),
