@@ -12,7 +12,18 @@ import msgspec
 
 from krowlspider.errors import KrowlError, error_text, scrapy_with
 from krowlspider.search.compiling import Compiler, languages_of
-from krowlspider.search.schema import FORM, LINKS, RANKS, SEGMENTS, STATE, analysers, open_index
+from krowlspider.search.forms import forms_in
+from krowlspider.search.schema import (
+    FORM,
+    FORMS,
+    LINKS,
+    RANKS,
+    SEGMENTS,
+    STATE,
+    analysers,
+    open_forms,
+    open_index,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -62,6 +73,7 @@ class OpenedIndex:
         self.folder = folder
         self._lock = threading.Lock()
         self._index: Any = None
+        self._forms: Any = None
         self._analysers: Mapping[str, Any] = analysers()
         self._view: View | None = None
         # What the files were when the view was made.
@@ -116,9 +128,11 @@ class OpenedIndex:
 
     def _opened(self, folder: Path, state: _State) -> View:
         if self._index is None:
-            self._index = open_index(folder)
+            self._forms, self._index = open_forms(self.folder / FORMS), open_index(folder)
         else:
             self._index.reload()
+            # They are committed before the segments that have them.
+            self._forms.reload()
         searcher = self._index.searcher()
         languages = languages_of(searcher.terms_with_prefix("lang", "", limit=_LANGUAGES_READ))
 
@@ -132,7 +146,8 @@ class OpenedIndex:
 
         # Fields are known by their numbers, which are those of this index.
         compiler = Compiler(
-            *(self._index.schema, self._analysers, prefixed, frequency, languages),
+            *(self._index.schema, self._analysers, prefixed, frequency, forms_in(self._forms)),
+            languages=languages,
             documents=searcher.num_docs,
         )
         jobdirs = tuple(map(Path, state.jobdirs))

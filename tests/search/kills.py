@@ -33,7 +33,7 @@ FILES, PAGES, STAGES = 6, 14, 2
 _PART = 9
 _HEAP = 15_000_000
 _ASKED = (
-    *((field, word) for field in ("body", "body_en", "anchors") for word in ("river", "garden")),
+    *((field, word) for field in ("body", "anchors") for word in ("river", "garden")),
     *(("anchors", f"anchor{number}") for number in range(FILES)),
     ("title", "title"),
 )
