@@ -109,8 +109,11 @@ _TABLE = (
         *('found = self._numpy.frombuffer(hashes, "<u8") ^ _SALTS[code]', _ONE_SALT),
     ),
     (
-        *("forms-come-late", "a form is durable before its documents", *_FORMS),
-        *("            self._writer.commit()\n", ""),
+        *("forms-come-late", "a form is durable before its documents", *_BUILDER),
+        *(
+            "        self.forms.commit()\n        self.segments.commit()",
+            "        self.segments.commit()\n        self.forms.commit()",
+        ),
     ),
     (
         *("a-copy-stays-away", "another copy takes the place of a gone page", *_LEDGER),

@@ -460,13 +460,15 @@ def test_a_failed_commit_loses_no_document(tmp_path: Path):
             raise OSError(ENOSPC, "No space left on device")
 
     build(tmp_path, [found(A, 1)])
-    archived(tmp_path / "job" / "warc", [found(A, 2, 5), found(B, 3, 5)])
+    archived(tmp_path / "job" / "warc", [found(A, 2, 5), found(B, 3, 5, extra="Walking")])
     builder = Builder(tmp_path / "index", [tmp_path / "job"], heap=_HEAP)
     builder.segments = Full(builder.segments)  # type: ignore[assignment]
     with pytest.raises(OSError, match="No space left"):
         builder.run()
     builder.close()
-    assert documents(tmp_path / "index")[A]["title"] == ["Title 1"]
+    made = stored(tmp_path / "index")
+    assert made.documents[A]["title"] == ["Title 1"]
+    assert "en/walk/walking" in made.forms, "forms come before the documents that have them"
     assert update(tmp_path / "index", tmp_path / "job")["documents"] == 2
     titles = {url: made["title"] for url, made in documents(tmp_path / "index").items()}
     assert titles == {A: ["Title 2"], B: ["Title 3"]}
