@@ -19,7 +19,7 @@ from scrapy.utils.asyncio import CallLaterResult, call_later
 from krowlspider.errors import counted, duration
 from krowlspider.fetch.errors import ConnectTimeout
 from krowlspider.frontier.entry_queues import FELL_BACK, Lease
-from krowlspider.frontier.hosts.host import Health, Host, RobotsFetch
+from krowlspider.frontier.hosts.host import SEED_PRIORITY, Health, Host, RobotsFetch
 from krowlspider.frontier.robots.gate import Verdict
 from krowlspider.frontier.schedule.ownership import ROUND
 from krowlspider.frontier.store.schema import host_key
@@ -150,6 +150,8 @@ _REFUSALS_A_HOST = 20
 _HOST_TURN = 0.002
 # Entries in a row that are put behind the others of their host before it is deferred.
 _PASSED_OVER_MAX = 200
+# Most seconds for which a seed or a retry whose server rests is put off at a time.
+_PUT_OFF = 60.0
 # Seconds until hosts of awaited requests are looked at again.
 _LOOK_AGAIN = 0.05
 # Seconds until a host is looked at again whose next page waits for others of its seed to end, or
@@ -310,8 +312,8 @@ class Dispatcher:
         if robots.served_last:
             return self._waiting_robots_fetch(host)
         defers, end, wait = False, self._frontier.now() + _HOST_TURN, 0.0
-        # The rest in seconds of a silent server.
-        silent = 0.0
+        # A silent server, and its rest in seconds.
+        silent, silence = "", 0.0
         for _ in range(_REFUSALS_A_HOST):
             lease = self._frontier.queues.pop(host, seeds_only=seeds_only)
             if lease is None:
@@ -340,11 +342,11 @@ class Dispatcher:
                 self._frontier.queues.unpop(lease)
                 return self._robots_request(host, self._own_robots_fetch(host, authority))
             defers |= self._refuse_by_robots(lease, verdict, rest)
-            silent = rest or silent
+            silent, silence = (authority, rest) if rest else (silent, silence)
             if self._frontier.now() > end:
                 break
-        if defers and host.health is not Health.RETIRED and self._has_passed_over_all(host):
-            self._schedule.deferral.defer(host, silent)
+        if defers and self._is_to_defer(host, silent):
+            self._schedule.deferral.defer(host, silence)
         else:
             took = self._job.cpu() - begun
             rest = self._flights.cost.rest(took, self._frontier.now())
@@ -436,7 +438,7 @@ class Dispatcher:
         return False
 
     def _put_off(self, lease: Lease, rest: float) -> bool:
-        """Put an entry behind the others of its host; a retry is not due for ``rest`` seconds."""
+        """Put an entry behind the others of its host. ``rest`` is that of its server."""
         if lease.entry.is_awaited:
             self._drop(lease, ConnectTimeout.kind if rest else Verdict.UNREACHABLE.value)
             return False
@@ -444,20 +446,28 @@ class Dispatcher:
             self._intake.fall_back(lease.entry)
             self._frontier.acknowledge(lease, FELL_BACK)
             return False
-        if lease.entry.due:
-            # It comes before all pages that were not tried.
-            lease.entry.due = max(lease.entry.due, self._frontier.now() + rest)
+        if rest and (lease.entry.due or lease.priority == SEED_PRIORITY):
+            # It comes before pages of the other server, and tries of these may be behind it.
+            lease.entry.due = self._frontier.now() + min(rest, _PUT_OFF)
         self._frontier.queues.replace(lease, lease.entry)
         lease.host.robots.passed_over += 1
         return True
 
-    def _has_passed_over_all(self, host: Host) -> bool:
-        """Return whether no entry of a host may be sent. It begins anew then."""
+    def _is_to_defer(self, host: Host, silent: str) -> bool:
+        """Return whether no entry of a host may be sent. It begins anew then.
+
+        A crawl may end without a host that is deferred. So a ``silent`` server is tried in place of
+        it, until the host has as many errors in a row as any other one that is deferred.
+        """
         passed_over = host.robots.passed_over
-        if passed_over < min(host.queue.queued, _PASSED_OVER_MAX):
+        is_retired = host.health is Health.RETIRED
+        if is_retired or passed_over < min(host.queue.queued, _PASSED_OVER_MAX):
             return False
         host.robots.passed_over = 0
-        return True
+        if not silent or self._job.rule.of(host.name).resting(host.rate):
+            return True
+        self._job.silent_servers.try_again(silent)
+        return False
 
     def _drop(self, lease: Lease, reason: str) -> None:
         if lease.entry.is_awaited:

@@ -158,7 +158,7 @@ class EntryQueues:
             if priority:
                 priority = max(-most, min(priority, most))
             if entry.due:
-                plain, level = None, queue.level(priority, entry.retries + entry.throttling)
+                plain, level = None, queue.level(priority, entry.retries + entry.throttling or 1)
                 if level.head == level.tail:
                     level.due = entry.due
             else:

@@ -58,6 +58,15 @@ class SilentServers:
         if self._rates.pop(authority, None) is not None:
             self._until.pop(authority, None)
 
+    def try_again(self, authority: str) -> None:
+        """End the present rest of a server; its timeouts still count."""
+        self._until.pop(authority, None)
+
+    def forget(self) -> None:
+        """Forget all timeouts: the network of this machine was their cause."""
+        self._rates.clear()
+        self._until.clear()
+
     def rest(self, authority: str, now: float) -> float:
         """Return the seconds for which nothing is to be sent to a server; 0 for none."""
         return max(0.0, self._until.get(authority, now) - now)

@@ -326,7 +326,10 @@ class HostFeedback:
         entry = self._entry(in_flight)
         if kind in UNKNOWN_NAMES and entry is not None and entry.is_seed:
             self._count(UNKNOWN_SEEDS)
+        outages = self._outages.begun
         excuse = self._excuse(in_flight.host, error, kind, way)
+        if self._outages.begun > outages:
+            self._silent.forget()
         end = end_of_failure(
             is_excused=excuse is not None,
             # The next page of its host may have a proxy that works.

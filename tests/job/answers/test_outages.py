@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING
 
 import pytest
+from scrapy.exceptions import DownloadTimeoutError
 
+from krowlspider.fetch.errors import ConnectTimeout
 from krowlspider.fetch.resolver import ResolverStats
 from krowlspider.frontier.shares import places_of
-from krowlspider.job.answers.outages import Outages
+from krowlspider.job.answers.host_feedback import HostFeedback
+from krowlspider.job.answers.outages import Outages, Way
+from krowlspider.job.in_flight import InFlight
 from krowlspider.politeness.outage import (
     ANSWERLESS,
     FORGIVEN_FOR,
@@ -18,6 +23,7 @@ from krowlspider.politeness.outage import (
     NETWORK,
     SILENCE,
 )
+from krowlspider.politeness.silence import SilentServers
 from tests.fetch.nameserver import closed_port
 from tests.frontier.conftest import World
 from tests.frontier.memory import MemoryStore
@@ -149,6 +155,31 @@ def test_once_one_has_answered_hosts_never_reached_prove_nothing(crawl: Crawl, k
     for number in range(HOSTS):
         crawl.fail(number, kind)
     assert crawl.outages.is_out
+
+
+def test_no_server_rests_for_an_outage(crawl: Crawl) -> None:
+    """The connect timeouts before it was noticed do not count."""
+    frontier = crawl.world.frontier
+    rule = frontier.schedule.rule
+    silent = SilentServers(rule, lambda: 0.0)
+    feedback = HostFeedback(
+        *(frontier, crawl.outages, rule, time.time, lambda _: None),
+        silent=silent,
+        chance=lambda: 0.0,
+    )
+    error = DownloadTimeoutError()
+    error.__cause__ = ConnectTimeout("x")
+    for number in range(HOSTS):
+        crawl.answer(number)
+    crawl.world.clocks.pass_(ANSWERLESS)
+    counted = []
+    for number in range(HOSTS):
+        host = frontier.schedule.cache.get(f"h{number}.test")
+        in_flight = InFlight(host, f"https://h{number}.test/")
+        feedback.failed(in_flight, error, 10.0, Way("", is_own=False))
+        counted.append(silent.are_counted)
+    assert crawl.outages.is_out
+    assert counted == [*[True] * (HOSTS - 1), False]
 
 
 def test_a_refusal_shows_that_there_is_a_network(crawl: Crawl) -> None:
