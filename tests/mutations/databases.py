@@ -48,7 +48,7 @@ _TABLE = (
     ),
     (
         *("clients-end-delays-of-people", "a client shortens no delay of a person", *_CRAWL),
-        *("not _is_of_client(before) and seconds <= before.seconds", "False"),
+        *("if ended or seconds <= before.seconds:", "if False:"),
     ),
     (
         *(
