@@ -18,7 +18,7 @@ from krowlspider.config.log import follow_settings, lower_start_lines
 from krowlspider.config.validation import check_mappings, validate
 from krowlspider.engine.crawler import HandoverCrawler
 from krowlspider.errors import CrawlError, KrowlError, replace_closed_streams
-from krowlspider.library.handover import Handover, Lines
+from krowlspider.library.delivery import Delivery, Lines
 from krowlspider.library.messages import CrawlEnd, CrawlFault, CrawlOrder, frame, read_order
 from krowlspider.library.spider import LibrarySpider
 
@@ -43,7 +43,7 @@ def main(number: int) -> None:
         return
     lines = Lines()
     try:
-        end = _crawl(order, Handover(connection, lines), lines)
+        end = _crawl(order, Delivery(connection, lines), lines)
     finally:
         if order.temporary:
             shutil.rmtree(order.jobdir, ignore_errors=True)
@@ -56,7 +56,7 @@ def main(number: int) -> None:
         connection.sendall(frame(end))
 
 
-def _crawl(order: CrawlOrder, handover: Handover, lines: Lines) -> CrawlEnd:
+def _crawl(order: CrawlOrder, delivery: Delivery, lines: Lines) -> CrawlEnd:
     try:
         settings = _settings_of(order)
     except KrowlError as error:
@@ -67,7 +67,7 @@ def _crawl(order: CrawlOrder, handover: Handover, lines: Lines) -> CrawlEnd:
     process = AsyncCrawlerProcess(settings)
     crawler = HandoverCrawler(LibrarySpider, process.settings)
     arguments = order.arguments if order.file is None else {**order.arguments, "seeds": order.file}
-    crawl = process.crawl(crawler, handover=handover, lines=order.seeds, **arguments)
+    crawl = process.crawl(crawler, delivery=delivery, lines=order.seeds, **arguments)
     process.start()
     fault = None if crawl.cancelled() or not crawl.done() else crawl.exception()
     if isinstance(fault, KrowlError):
@@ -76,7 +76,7 @@ def _crawl(order: CrawlOrder, handover: Handover, lines: Lines) -> CrawlEnd:
     if fault is not None:
         return _failed(CrawlError(f"the crawl could not begin: {outcome.why}"))
     stats = dict(crawler.stats.get_stats())
-    return CrawlEnd(_fault(order, outcome, was_left=handover.was_left), stats)
+    return CrawlEnd(_fault(order, outcome, was_left=delivery.was_left), stats)
 
 
 def _settings_of(order: CrawlOrder) -> Settings:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
 
-    from krowlspider.library.handover import Handover
+    from krowlspider.library.delivery import Delivery
     from krowlspider.urls.page.links import ReadPage
 
 
@@ -56,20 +56,20 @@ class LibrarySpider(BroadSpider):
         # It yields no requests, so it needs no more middlewares than the broad spider.
         BroadSpider.update_settings(settings)
 
-    def __init__(self, *, handover: Handover, lines: list[str], **arguments: Any):
+    def __init__(self, *, delivery: Delivery, lines: list[str], **arguments: Any):
         super().__init__(**arguments)
-        self.handover = handover
+        self.delivery = delivery
         if lines:
             self._seeds = GivenSeeds(lines)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
-        crawler.signals.connect(spider.handover.close, signals.engine_stopped)
+        crawler.signals.connect(spider.delivery.close, signals.engine_stopped)
         return spider
 
     async def start(self) -> AsyncIterator[Any]:
-        self.handover.begin(self.crawler.stats.get_stats, self._stop)
+        self.delivery.begin(self.crawler.stats.get_stats, self._stop)
         async for each in super().start():
             yield each
 
@@ -85,7 +85,7 @@ class LibrarySpider(BroadSpider):
         in_flight = self.scheduler.flights.get(response.request)
         taken = False
         try:
-            taken = await self.handover.give(page_of(item, read, response))
+            taken = await self.delivery.give(page_of(item, read, response))
         finally:
             if not taken and in_flight is not None:
                 in_flight.stays = True

@@ -25,6 +25,7 @@ from krowlspider.fetch.http.reader import ChunkedDecoder, ResponseReader
 from krowlspider.frontier.entry import Entry
 from krowlspider.frontier.hosts.host_record import decode_host
 from krowlspider.frontier.moves.chunks import BadChunk, decode_chunk, decode_id, read_chunk
+from krowlspider.frontier.pages.row import DamagedRow, LaterRow, PageRow, decode_row
 from krowlspider.frontier.store.store import StoreError
 from krowlspider.politeness.delay import parse_retry_after
 from krowlspider.politeness.robots import RobotsRecord, RobotsRules
@@ -217,6 +218,14 @@ def _value(data: bytes) -> None:
             decode_value(data)
 
 
+def _row(data: bytes) -> None:
+    with suppress(LaterRow, DamagedRow):
+        decode_row(data, "www.example.com").encode("www.example.com")
+
+
+_ROW = PageRow("https://www.example.com/a", 404, 1, 2.5, stored=1.5, etag=b'W/"5e-a"', price="USD")
+_ROW.modified, _ROW.payload, _ROW.seed, _ROW.text = b"soon", b"s" * 20, b"sixfix", b"8 bytes."
+_ROW.estimate, _ROW.planned, _ROW.due, _ROW.weight = (0.5, 600.0), 90, 120, 2.0
 _ENTITIES = (b"&amp;", b"&#x301;", b"&#790;", b"&lt", b"&")
 _HOSTS = ("é", "\u0301", "\u0316", "中文", "㌖", "%CC%81", "%E4%B8%80", "xn--", "-0", "a", "1", ".")
 _JSON = tuple(b'{ } [ ] " : , \\ 1 -1 1e999 null true a \\u0301'.split())
@@ -466,6 +475,13 @@ TARGETS = {
         ),
         # Each entry is a URL and 20 keys looked for.
         per_byte=2e-6,
+    ),
+    "row": Target(
+        _row,
+        (
+            *(_ROW.encode("www.example.com"), PageRow("http://h/", 200, 1, 1.0).encode("h")),
+            *(b"\x04\0\0\0", b"\x04\x3f\xff\xff", b"\0", b"\x7f", b"\xf8", b"\xff\xff", b"0/"),
+        ),
     ),
     "value": Target(
         _value,

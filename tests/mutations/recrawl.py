@@ -261,6 +261,10 @@ _TABLE = (
         *("if len(data) - at != size:", "if len(data) < at:"),
     ),
     (
+        *("any-values-are-a-row", "values that no row holds are damage", _FORMAT),
+        *('if "://" not in row.url:', "if False:"),
+    ),
+    (
         *("demands-of-no-number", "a row whose worth is no number is damaged", _FORMAT),
         *("if not 0.0 <= row.weight < inf:", "if False:"),
     ),

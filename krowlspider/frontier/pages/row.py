@@ -308,6 +308,8 @@ def _read_row(data: bytes, flags: int, host: str) -> PageRow:
     if len(data) - at != size:
         raise ValueError(f"a URL of {len(data) - at} bytes, not {size}")
     row.url = lengthen(data[at:].decode(), host)
+    if "://" not in row.url:
+        raise ValueError(f"no URL: {row.url[:80]!r}")
     return row
 
 
@@ -391,12 +393,16 @@ def _read_numbers(row: PageRow, flags: int, data: bytes, at: int) -> tuple[int, 
     if flags & _STORED:
         last = second + next(each) & SECONDS_MAX
         row.last = (last * _MILLION + next(each)) / _MILLION
+    if max(exact, row.last) > SECONDS_MAX or max(row.depth, row.status) > COUNT_MAX:
+        raise ValueError(f"times of {exact} and {row.last}, depth {row.depth}, status {row.status}")
     if flags & _HISTORICAL:
         row.first, row.changed = (
             second - next(each) & SECONDS_MAX,
             second - next(each) & SECONDS_MAX,
         )
         row.fetches, row.unmodified, row.changes = next(each), next(each), next(each)
+        if max(row.fetches, row.unmodified, row.changes) > COUNT_MAX:
+            raise ValueError(f"counts up to {max(row.fetches, row.unmodified, row.changes)}")
     else:
         row.first = row.changed = min(last, SECONDS_MAX)
     if flags & _PASS:

@@ -79,6 +79,21 @@ def test_a_row_whose_worth_is_no_number_is_damaged(
         decode_row(data, HOST)
 
 
+@table(
+    "data",
+    [
+        PageRow("no URL", 200, 1, 1.0).encode(HOST),
+        PageRow(f"http://{HOST}/", 70_000, 1, 1.0).encode(HOST),
+        # A time after 2106, and a count beyond the highest.
+        b"\4\0\0\x40" + (2**32 * 10**6).to_bytes(7) + b"\2\0" + b"0/",
+        b"\4\0\0\x41" + bytes(7) + b"\2\0\0\0" + b"\xc1\0\0" + b"\0\0" + b"0/",
+    ],
+)
+def test_values_that_no_row_holds_are_damage(data: bytes) -> None:
+    with pytest.raises(DamagedRow):
+        decode_row(data, HOST)
+
+
 @given(st.floats(), st.floats(), st.integers(0, 2**40))
 def test_times_of_any_clock_are_the_nearest_that_a_row_holds(
     last: float, stored: float, planned: int

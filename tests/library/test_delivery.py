@@ -8,7 +8,7 @@ from contextlib import suppress
 from socket import socketpair
 from typing import Any
 
-from krowlspider.library.handover import LINES_MAX, Handover, Lines
+from krowlspider.library.delivery import LINES_MAX, Delivery, Lines
 from krowlspider.library.messages import TAKEN, Frames, LogLine, Stats
 from krowlspider.library.page import Page
 from tests.library.test_messages import some_page
@@ -20,13 +20,13 @@ class Program:
     def __init__(self, lines: Lines | None = None):
         self.socket, self._theirs = socketpair()
         self.socket.setblocking(False)
-        self.handover = Handover(self._theirs, lines or Lines())
+        self.delivery = Delivery(self._theirs, lines or Lines())
         self._frames = Frames()
         self.received: list[Any] = []
         self.stops = 0
 
     def begin(self) -> None:
-        self.handover.begin(lambda: {"n": len(self.received)}, self._stopped)
+        self.delivery.begin(lambda: {"n": len(self.received)}, self._stopped)
 
     def _stopped(self) -> None:
         self.stops += 1
@@ -40,13 +40,13 @@ class Program:
         return of_kind
 
     async def close(self) -> None:
-        await self.handover.close()
+        await self.delivery.close()
         self.socket.close()
         self._theirs.close()
 
 
-async def given(handover: Handover, page: Page) -> asyncio.Task[bool]:
-    task = asyncio.create_task(handover.give(page))
+async def given(delivery: Delivery, page: Page) -> asyncio.Task[bool]:
+    task = asyncio.create_task(delivery.give(page))
     await asyncio.sleep(0)
     return task
 
@@ -55,7 +55,7 @@ async def test_pages_are_taken_in_their_order() -> None:
     program = Program()
     program.begin()
     pages = [some_page(url=f"http://a.test/{number}") for number in range(3)]
-    tasks = [await given(program.handover, page) for page in pages]
+    tasks = [await given(program.delivery, page) for page in pages]
     assert await program.until(3) == pages
     program.socket.send(TAKEN)
     assert await tasks[0]
@@ -72,14 +72,14 @@ async def test_what_is_not_taken_when_the_program_leaves_is_not_done() -> None:
     program = Program()
     program.begin()
     small, large = some_page(), some_page(body=b"x" * 5_000_000)
-    tasks = [await given(program.handover, page) for page in (small, small, large)]
+    tasks = [await given(program.delivery, page) for page in (small, small, large)]
     await program.until(2)
     program.socket.send(TAKEN)
     program.socket.close()
     assert [await task for task in tasks] == [True, False, False]
     assert program.stops == 1
-    assert program.handover.was_left
-    assert not await program.handover.give(small)
+    assert program.delivery.was_left
+    assert not await program.delivery.give(small)
     await program.close()
     assert program.stops == 1
 
@@ -89,9 +89,9 @@ async def test_a_page_under_way_is_sent_to_its_end() -> None:
     program = Program()
     program.begin()
     large = some_page(body=b"x" * 5_000_000)
-    task = await given(program.handover, large)
+    task = await given(program.delivery, large)
     await asyncio.sleep(0.01)
-    closing = asyncio.create_task(program.handover.close())
+    closing = asyncio.create_task(program.delivery.close())
     assert await program.until(1) == [large]
     assert not await task
     await closing
@@ -108,7 +108,7 @@ async def test_lines_and_stats_come_before_pages_and_are_bounded() -> None:
     for number in range(LINES_MAX + 2):
         logger.info("line %d", number)
     program.begin()
-    await given(program.handover, some_page())
+    await given(program.delivery, some_page())
     found = await program.until(LINES_MAX, LogLine)
     assert (found[0].text, found[-1].text) == ("line 2", f"line {LINES_MAX + 1}")
     await program.until(1)

@@ -1,4 +1,4 @@
-"""Hand pages over to the program, as fast as it takes them."""
+"""Deliver pages to the program, as fast as it takes them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Lines(logging.Handler):
         self.kept.append(LogLine(record.name, record.levelno, text, record.created))
 
 
-class Handover:
+class Delivery:
     """Sends pages and lines of the log, and waits until the program has taken each page.
 
     ``stop`` is called once, when the program wants no more pages; from then on none is taken.
