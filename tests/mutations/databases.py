@@ -51,6 +51,10 @@ _TABLE = (
         *("if ended or seconds <= before.seconds:", "if False:"),
     ),
     (
+        *("full-streams-never-end", "a stream whose client is gone gives its place back"),
+        *(f"{_SERVED}/streams.py", _STREAMS, "while not self._queue.empty():", "while False:"),
+    ),
+    (
         *(
             "silent-clients-hold-places",
             "a client that reads nothing keeps none out",
