@@ -20,11 +20,13 @@ import msgspec
 
 from bench.search import _LINKS, _documents, _url
 from krowlspider.archive.disk import write_durably
+from krowlspider.corpus.copies.fingerprints import hashes_of
 from krowlspider.graph.ranks import write as write_ranks
 from krowlspider.search.builder import HEAP, Segments, Setup
+from krowlspider.search.forms import Forms, cleaned
 from krowlspider.search.ledger import File
 from krowlspider.search.link_store import Anchors, StoredPage
-from krowlspider.search.schema import FORM, RANKS, SEGMENTS, STATE, key_of, open_index
+from krowlspider.search.schema import FORM, FORMS, RANKS, SEGMENTS, STATE, key_of, open_index
 from krowlspider.urls.canonical import host_of
 
 if TYPE_CHECKING:
@@ -42,7 +44,7 @@ def fill(folder: Path, documents: int, times: int = TIMES) -> None:
     folder.mkdir(parents=True)
     with write_durably(folder / STATE) as file:
         file.write(msgspec.json.encode(Setup(FORM, [str(folder)])))
-    hosts = _write(folder / SEGMENTS, documents // times)
+    hosts = _write(folder, documents // times)
     write_ranks(folder / RANKS, ((host, float(count), 1e-6) for host, count in hosts.items()))
     if times > 1:
         _repeat(folder / SEGMENTS, times)
@@ -53,19 +55,22 @@ def _write(folder: Path, documents: int) -> Counter[str]:
     chance = random.Random(2)
     linking = Counter(chance.randrange(documents) for _ in range(documents * _LINKS))
     hosts: Counter[str] = Counter()
-    segments = Segments(folder)
+    segments, forms = Segments(folder / SEGMENTS), Forms(folder / FORMS)
     for number, content in enumerate(_documents(documents)):
         url, count = _url(number), linking[number]
         page = StoredPage(url, offset=number * 9000, length=4000, exact=key_of(url))
         page.first = page.fetched = page.changed = 1_750_000_000 + number
         hosts[host_of(url)] += count
         anchors = Anchors([f"about page {number % 977}"] * min(count, _REPEATED), count)
+        words = cleaned(content.text).split()
+        forms.meet(words, hashes_of(words), content.language)
         segments.add(page.exact, page, _FILE, content, anchors)
         if number % _PART == _PART - 1:
             segments.commit()
             print(f"{number + 1} documents", flush=True)
-    segments.commit()
-    segments.close()
+    for each in (forms, segments):
+        each.commit()
+        each.close()
     return hosts
 
 

@@ -21,9 +21,11 @@ import msgspec
 from krowlspider.archive.disk import RecordError, write_durably
 from krowlspider.archive.finished import finished, is_being_written
 from krowlspider.archive.reading import read_record
-from krowlspider.corpus.copies.fingerprints import fingerprints
+from krowlspider.corpus.copies.fingerprints import hashes_of
 from krowlspider.errors import KrowlError, counted
+from krowlspider.search import copies
 from krowlspider.search.documents import BLOCK_MAX, NoDocument, answer_of, content_of, refusal_in
+from krowlspider.search.forms import Forms, cleaned
 from krowlspider.search.gone import gone_pages
 from krowlspider.search.ledger import Dirty, File, IndexedState, Ledger
 from krowlspider.search.link_store import LinksIn, LinkStore
@@ -31,6 +33,7 @@ from krowlspider.search.scan import Scanner
 from krowlspider.search.schema import (
     CJK,
     FORM,
+    FORMS,
     LINKS,
     SEGMENTS,
     STATE,
@@ -39,7 +42,6 @@ from krowlspider.search.schema import (
     split_spaceless,
     tantivy,
 )
-from krowlspider.search.stems import Stems
 from krowlspider.search.watch import NoWatch
 from krowlspider.urls.canonical import domain_of, host_of
 
@@ -95,7 +97,6 @@ class Segments:
 
     def __init__(self, folder: Path, heap: int = HEAP):
         self._module = tantivy()
-        self._stems = Stems()
         self.index = open_index(folder, make=True)
         # More threads write more and smaller segments, which are merged later.
         self._writer = self.index.writer(heap, 1)
@@ -125,8 +126,6 @@ class Segments:
         ]
         words, of_text = split_spaceless(content.text)
         put("body", words)
-        if stems := self._stems.of(words, content.language):
-            put(*stems)
         for each in filter(None, (*pairs, of_text)):
             put(CJK, each)
         for name, seconds in (
@@ -135,7 +134,7 @@ class Segments:
             made.add_date(name, datetime.fromtimestamp(seconds, UTC))
         made.add_unsigned("size", content.size)
         made.add_unsigned("linking_hosts", about.hosts)
-        made.add_unsigned("fingerprint", int.from_bytes(page.exact[:8], "big"))
+        made.add_bytes("fingerprint", content.fingerprint)
         place = CapturePlace(file.jobdir, file.name, page.offset, page.length)
         made.add_bytes("place", place.dump())
         self._writer.add_document(made)
@@ -195,6 +194,7 @@ class Builder:
         try:
             self._sources = [Path(source).resolve() for source in sources]
             self._setup = _with_sources(folder, setup, self._sources)
+            self.forms = Forms(folder / FORMS)
             self.segments = Segments(folder / SEGMENTS, heap)
         except BaseException:
             self._links.close()
@@ -203,6 +203,7 @@ class Builder:
 
     def close(self) -> None:
         self.segments.close()
+        self.forms.close()
         self._links.close()
 
     def run(self, *, follow: bool = False, sleep: Callable[[float], object] = time.sleep) -> None:
@@ -289,6 +290,8 @@ class Builder:
     def commit(self, marks: list[bytes]) -> None:
         """Make durable what was put into the index, and then remove the marks that asked for it."""
         self.ledger.sync()
+        # A document that is found by another form of its words has these already.
+        self.forms.commit()
         self.segments.commit()
         self.ledger.done(marks)
         self._forget_links()
@@ -340,20 +343,18 @@ class Builder:
 
     def put(self, key: bytes, page: StoredPage, content: Content) -> None:
         """Put a page with its content into the index, unless it is a copy of another page."""
-        marks = fingerprints(content.text or content.title)
+        text = cleaned(content.text or content.title)
+        words = text.split()
+        hashes = hashes_of(words)
+        marks = copies.fingerprints(text, hashes)
         is_other = page.exact != marks.exact
         if page.core != marks.core:
             # What was not read before is as old as its payload.
             page.changed = page.fetched
-        page.exact, page.minhash, page.core = marks
-        known = self.ledger.known(page)
-        like = self.ledger.like(key, page, known) if content.text else []
-        original = min(
-            (each for each in like if each.is_before),
-            key=lambda each: (-each.share, each.page.at),
-            default=None,
-        )
-        about = self._anchors(page.url)
+        page.exact, page.core = marks.exact, marks.core
+        is_compared = bool(words and content.text)
+        same = self.ledger.copy_of(key, page) if is_compared else None
+        original = same if same is not None and same[1].at < page.at else None
         with self.ledger.db.write_batch(transaction=True) as batch:
             if page.state == IndexedState.KEPT and (is_other or original is not None):
                 self.ledger.release_copies(batch, key)
@@ -361,20 +362,24 @@ class Builder:
             if page.is_written:
                 self.segments.remove(key)
             if original is None:
-                if is_other or page.state != IndexedState.KEPT:
+                if same is not None:
                     # One copy alone is in the index, in whatever order they are read.
-                    for each in like:
-                        self.ledger.mark(batch, each.key, each.page)
+                    self.ledger.mark(batch, *same)
+                about = self._anchors(page.url)
                 page.state, page.reason, page.original = IndexedState.KEPT, "", b""
                 page.is_written = True
                 page.anchors, page.hosts = about.digest, about.hosts
-                if content.text:
-                    self.ledger.remember(batch, key, page, known)
+                if is_compared:
+                    self.ledger.remember(batch, key, page)
+                title = cleaned(content.title).split()
+                words, hashes = [*words, *title], hashes + hashes_of(title)
+                self.forms.meet(words, hashes, content.language)
+                content.fingerprint = copies.stored(marks.minhash)
                 self.segments.add(key, page, self.ledger.file(page.file), content, about)
                 self.counts["documents"] += 1
             else:
-                page.state, page.reason, page.original = IndexedState.COPY, "copy", original.key
-                self.ledger.put_copy(batch, original.key, key)
+                page.state, page.reason, page.original = IndexedState.COPY, "copy", original[0]
+                self.ledger.put_copy(batch, original[0], key)
                 self.counts["left out/copy"] += 1
             self.ledger.put(batch, key, page)
 

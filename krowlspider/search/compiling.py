@@ -16,7 +16,7 @@ from krowlspider.search.schema import (
     PAIRS,
     STEMMERS,
     split_spaceless,
-    stemmed_field,
+    stemmer_of,
     tantivy,
 )
 from krowlspider.urls.canonical import domain_of
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # How much a term counts in each field.
 BOOSTS = {"title": 0.7, "headings": 0.3, "anchors": 0.2, "body": 1.0}
-# In the stems of a language: less than the word itself, which is counted besides.
+# Of a word in another form: less than the word itself, which is counted besides.
 STEMMED = 0.2
 CJK_BOOST = 1.0
 # What words count that stand one behind the other, in the order of the query.
@@ -36,10 +36,8 @@ PHRASE_BOOSTS = {"title": 0.7}
 PREFIXED_MAX = 64
 PREFIXED_FEW = 16
 PREFIXED_PAGES = 500_000
-# Other forms of a word in titles, those that are looked at, and the letters that all of them have.
+# Other forms of a word that are asked for in a field, the most frequent ones.
 FORMS_MAX = 6
-FORMS_READ = 300
-FORM_MIN = 3
 # Languages whose stems are asked, and terms of a query, at most.
 LANGUAGES_MAX = 3
 TERMS_MAX = 60
@@ -95,8 +93,9 @@ class Compiler:
     """Compiles queries for an index.
 
     ``prefixed`` returns words of a field with a prefix, each with the number of its pages, at most
-    so many; ``frequency`` the number of pages with a word in a field. ``languages`` are those of
-    the pages, the most frequent first, ``documents`` is their number.
+    so many; ``frequency`` the number of pages with a word in a field; ``forms`` the words that
+    differ from a stem, given its language. ``languages`` are those of the pages, the most frequent
+    first, ``documents`` is their number.
     ``bounds`` are those of the cost of a query.
     """
 
@@ -104,6 +103,7 @@ class Compiler:
     analysers: Mapping[str, Any]
     prefixed: Callable[[str, str, int], Sequence[tuple[str, int]]]
     frequency: Callable[[str, str], int]
+    forms: Callable[[str, str], Iterable[str]]
     languages: Sequence[str] = ()
     documents: int = 0
     bounds: Bounds = field(default_factory=Bounds)
@@ -115,7 +115,7 @@ class Compiler:
             for each in query.filters
             if each.name == "lang" and not each.is_negative
         ]
-        spoken = [each for each in given or self.languages if stemmed_field(each)][:LANGUAGES_MAX]
+        spoken = [each for each in given or self.languages if stemmer_of(each)][:LANGUAGES_MAX]
         words: list[str] = []
         found = [[self._term(term, spoken, words) for term in clause] for clause in query.clauses]
         # A clause of letters that are no words, such as "++", asks nothing.
@@ -218,8 +218,7 @@ class Compiler:
             )
             leaves += [each._replace(is_own=True) for each in own]
             if term.kind is TermKind.WORD and len(folded) == 1:
-                leaves += self._titles(term, folded[0], spoken)
-                leaves += [] if term.field else self._stems(term, folded[0], spaced, spoken)
+                leaves += self._forms(term, folded[0], self.forms_of(spaced, spoken))
         found = [self._any([each.made for each in leaves])] if leaves else []
         if pairs:
             leaves.append(self._pairs(term, pairs)._replace(is_own=True))
@@ -240,51 +239,37 @@ class Compiler:
             return self._leaf(name, CJK, found, CJK_BOOST, made)
         return self._leaf(name, CJK, found, CJK_BOOST)
 
-    def _stems(self, term: SearchTerm, word: str, text: str, spoken: Sequence[str]) -> list[Leaf]:
-        """Return what asks for the stems of a word, which is ``text`` before it was folded. Where a
-        stem is a word of a page, it is in the body alone."""
-        stems = self.stems(text, spoken)
-        found = [
-            self._leaf(
-                f"{term.text} in {name}", name, [stem], STEMMED, self._one_of_key(name, stem)
-            )
-            for name, stem in stems
-        ]
-        as_words = [self.analysers[FOLDED].analyze(stem) for _, stem in stems]
-        words = dict.fromkeys(each[0] for each in as_words if len(each) == 1 and each[0] != word)
-        return found + [
-            self._leaf(f"{term.text} in body as {each}", "body", [each], STEMMED) for each in words
-        ]
-
-    def _titles(self, term: SearchTerm, word: str, spoken: Sequence[str]) -> list[Leaf]:
-        """Return what asks for other forms of a word in titles, which have no field of stems."""
-        forms: set[str] = set()
-        for name, stem in self.stems(word, spoken):
-            stemmer = self.analysers[name.replace("body", "stem")].analyze
-            begin = self.analysers[FOLDED].analyze(stem)[:1] if word.startswith(stem) else []
-            for prefix in begin:
-                if len(prefix) < FORM_MIN or not prefix.isalpha():
-                    # Too many words begin so.
-                    continue
-                known = [each for each, _ in self.prefixed("title", prefix, FORMS_READ)]
-                forms |= {each for each in known if stemmer(each) == [stem]}
-        forms.discard(word)
-        boost = BOOSTS["title"] / 2
-        return [
-            self._leaf(f"{term.text} in title as {form}", "title", [form], boost)
-            for form in sorted(forms)[:FORMS_MAX]
-        ]
-
-    def stems(self, word: str, spoken: Iterable[str]) -> list[tuple[str, str]]:
-        """Return the stems of a word in languages, each with its field."""
+    def _forms(self, term: SearchTerm, word: str, forms: Iterable[str]) -> list[Leaf]:
+        """Return what asks for the most frequent other forms of a word, in titles and texts."""
         found = []
-        for code in spoken:
-            name = stemmed_field(code)
-            stemmer = (name or "").removeprefix("body_")
-            if name is None or not re.search(_SCRIPTS.get(stemmer, _LATIN), word):
+        for name, boost in (("title", BOOSTS["title"] / 2), ("body", STEMMED)):
+            if term.field and term.field != name:
                 continue
-            if len(stems := self.analysers[f"stem_{stemmer}"].analyze(word)) == 1:
-                found.append((name, stems[0]))
+            counts = {form: self.frequency(name, form) for form in forms if form != word}
+            known = sorted(filter(counts.get, counts), key=lambda form: (-counts[form], form))
+            found += [
+                self._leaf(f"{term.text} in {name} as {form}", name, [form], boost)
+                for form in known[:FORMS_MAX]
+            ]
+        return found
+
+    def forms_of(self, word: str, spoken: Iterable[str]) -> list[str]:
+        """Return the words of an index with the stem of a word in one of the languages."""
+        found: dict[str, None] = {}
+        for code, stem in self._stems(word, spoken):
+            # A stem may be a word itself.
+            own = self.analysers[FOLDED].analyze(stem)
+            found.update(dict.fromkeys([*own[:1], *self.forms(code, stem)]))
+        return [*found]
+
+    def _stems(self, word: str, spoken: Iterable[str]) -> list[tuple[str, str]]:
+        """Return the stems of a word in languages, each after its language."""
+        found = []
+        for code in map(stemmer_of, spoken):
+            if code is None or not re.search(_SCRIPTS.get(code, _LATIN), word):
+                continue
+            if len(stems := self.analysers[f"stem_{code}"].analyze(word)) == 1:
+                found.append((code, stems[0]))
         return found
 
     def page(self, key: str) -> Any:
@@ -416,5 +401,5 @@ def _plain(end: int | datetime | None) -> int | datetime | None:
 
 def languages_of(counts: Iterable[tuple[str, int]]) -> list[str]:
     """Return the languages with a stemmer among those of pages, the most frequent first."""
-    known = [(code, count) for code, count in counts if stemmed_field(code)]
+    known = [(code, count) for code, count in counts if stemmer_of(code)]
     return [code for code, _ in sorted(known, key=lambda each: -each[1])][: len(STEMMERS)]

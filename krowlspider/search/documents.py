@@ -88,7 +88,10 @@ class CapturedResponse:
 
 @dataclass(slots=True)
 class Content:
-    """The document in an answer. ``language`` is "" if it is not known, ``size`` in bytes."""
+    """The document in an answer. ``language`` is "" if it is not known, ``size`` in bytes.
+
+    ``fingerprint`` is that of `krowlspider.search.copies.stored`, once the text was compared.
+    """
 
     media: str
     text: str
@@ -97,6 +100,7 @@ class Content:
     size: int = 0
     headings: list[str] = field(default_factory=list)
     signals: list[str] = field(default_factory=list)
+    fingerprint: bytes = b""
 
 
 def is_indexable(media: str) -> bool:

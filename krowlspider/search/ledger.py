@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from krowlspider.corpus.copies.fingerprints import bands, bits_apart, overlap, sketch
 from krowlspider.corpus.sites.terms import SiteTerms  # noqa: TC001 (msgspec reads it)
 from krowlspider.politeness.gemini import PrefixRules
 from krowlspider.search.link_store import PAGE, LinkStore, StoredPage, host_hash, pack
@@ -22,15 +21,11 @@ from krowlspider.search.link_store import PAGE, LinkStore, StoredPage, host_hash
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Of near duplicates the first is in the index: those with so much of their text in common.
-SIMILARITY = 0.8
-# Texts under one key that are compared: a hostile site could make millions.
-COMPARED = 200
 _FILE, _SCANNED, _DIRTY, _ANCHORS, _LATER = b"F", b"f", b"d", b"a", b"A"
 _SITE, _OF_HOST, _PAYLOAD = b"s", b"h", b"g"
-_EXACT, _BAND, _COPY = b"x", b"b", b"c"
+_EXACT, _COPY = b"x", b"c"
 _SYNC = b"m"
-_ID, _SKETCH = 16, 8
+_ID = 16
 _PART = 10_000
 # Names of files that are kept.
 _FILES_KEPT = 64
@@ -76,27 +71,6 @@ class SiteRecord(msgspec.Struct, array_like=True):
         return not self.prefixes or PrefixRules(self.prefixes).allowed(url) is True
 
 
-class Known(NamedTuple):
-    """What the ledger has under the fingerprints of a text: the page with the same words, and by
-    key the entries of texts that may be like it. ``sketch`` is that of the text."""
-
-    exact: bytes | None
-    sketch: int
-    bands: dict[bytes, bytes]
-
-
-class Like(NamedTuple):
-    """A page that is like another one, and the share of the text that they have in common.
-
-    ``is_before``: its capture is the earlier one, so it stands for the other one in the index.
-    """
-
-    key: bytes
-    page: StoredPage
-    share: float
-    is_before: bool
-
-
 class Dirty(NamedTuple):
     """A page whose document has to be made, in the order of the captures; ``mark`` is its key."""
 
@@ -115,7 +89,6 @@ class Ledger:
     def __init__(self, links: LinkStore):
         self.links = links
         self.db = links.db
-        self._apart = bits_apart(SIMILARITY)
         self.file = lru_cache(_FILES_KEPT)(self._file)
 
     # Files
@@ -223,46 +196,20 @@ class Ledger:
 
     # Copies
 
-    def like(self, key: bytes, page: StoredPage, known: Known) -> list[Like]:
-        """Return the pages in the index that have the same words as a page, or nearly the same
-        text. ``known`` is what `known` has found for it."""
-        found = []
-        for other_key in self._candidates(known) - {key}:
-            other = self.page(other_key)
-            if other is None or other.state != IndexedState.KEPT:
-                continue
-            share = 1.0 if other.exact == page.exact else 0.0
-            if not share and other.minhash and page.minhash:
-                share = overlap(other.minhash, page.minhash)
-            if share >= SIMILARITY:
-                found.append(Like(other_key, other, share, is_before=other.at < page.at))
-        return found
+    def copy_of(self, key: bytes, page: StoredPage) -> tuple[bytes, StoredPage] | None:
+        """Return the page in the index that has the same words as a page, with its key."""
+        other_key = self.db.get(_EXACT + page.exact)
+        if other_key is None or other_key == key:
+            return None
+        other = self.page(other_key)
+        is_same = (
+            other is not None and other.state == IndexedState.KEPT and other.exact == page.exact
+        )
+        return (other_key, other) if other is not None and is_same else None
 
-    def known(self, page: StoredPage) -> Known:
-        """Return what is kept under the fingerprints of a page."""
-        keys = [_BAND + band for band in bands(page.minhash)]
-        get = self.db.get
-        ours = sketch(page.minhash) if page.minhash else 0
-        return Known(get(_EXACT + page.exact), ours, {key: get(key, b"") for key in keys})
-
-    def _candidates(self, known: Known) -> set[bytes]:
-        found = set() if known.exact is None else {known.exact}
-        for entries in known.bands.values():
-            for start in range(0, len(entries), _SKETCH + _ID):
-                theirs = int.from_bytes(entries[start : start + _SKETCH], "big")
-                if (known.sketch ^ theirs).bit_count() <= self._apart:
-                    found.add(entries[start + _SKETCH : start + _SKETCH + _ID])
-        return found
-
-    def remember(self, batch: Any, key: bytes, page: StoredPage, known: Known) -> None:
+    def remember(self, batch: Any, key: bytes, page: StoredPage) -> None:
         """Have later pages compared with this one, which is in the index."""
-        if known.exact != key:
-            batch.put(_EXACT + page.exact, key)
-        entry = known.sketch.to_bytes(_SKETCH, "big") + key
-        for band, entries in known.bands.items():
-            if entry not in entries:
-                # Of many the newest count: the first may be gone.
-                batch.put(band, entries[-(COMPARED - 1) * len(entry) :] + entry)
+        batch.put(_EXACT + page.exact, key)
 
     def put_copy(self, batch: Any, original: bytes, key: bytes) -> None:
         batch.put(_COPY + original + key, b"")

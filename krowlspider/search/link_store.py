@@ -65,8 +65,8 @@ class StoredPage(msgspec.Struct, array_like=True):
     is in ``file`` at ``offset``; ``file`` is -1 if there is none. ``first``, ``fetched`` and
     ``changed`` are seconds since 1970. ``fetched`` is when the present payload came. ``state`` is
     a `krowlspider.search.ledger.State`, ``reason`` why there is no document. ``is_written``: the
-    segments may have a document of it. ``core``, ``exact`` and ``minhash`` are those of the text
-    that was read last. ``anchors`` is the digest of the anchors that are indexed, ``hosts`` the
+    segments may have a document of it. ``core`` and ``exact`` are those of the text that was read
+    last. ``anchors`` is the digest of the anchors that are indexed, ``hosts`` the
     number of their hosts. ``original`` is the page of which this one is a copy.
     """
 
@@ -85,7 +85,6 @@ class StoredPage(msgspec.Struct, array_like=True):
     is_written: bool = False
     reason: str = ""
     exact: bytes = b""
-    minhash: bytes = b""
     core: bytes = b""
     original: bytes = b""
     anchors: bytes = b""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from krowlspider.search.query import TermKind
-from krowlspider.search.schema import FOLDED, pairs_of, split_spaceless, stemmed_field
+from krowlspider.search.schema import FOLDED, pairs_of, split_spaceless, stemmer_of
 from krowlspider.search.snippets import Piece, marked, snippet
 
 if TYPE_CHECKING:
@@ -21,10 +21,7 @@ class Folding:
 
     def __init__(self, analysers: Mapping[str, Any], spoken: Sequence[str]):
         self._fold = analysers[FOLDED].analyze
-        self._stemmers = {
-            code: analysers[f"stem_{(stemmed_field(code) or '').removeprefix('body_')}"].analyze
-            for code in spoken
-        }
+        self._stemmers = {code: analysers[f"stem_{stemmer_of(code)}"].analyze for code in spoken}
 
     def __call__(self, text: str, code: str) -> list[str]:
         """Return the words of a text in a language, whose code is one of those asked, or ""."""
@@ -39,10 +36,7 @@ class WordMarker:
     def __init__(self, view: CommitView, query: SearchQuery, compiled: Compiled):
         analysers = view.compiler.analysers
         self._fold = analysers[FOLDED].analyze
-        self._stemmers = [
-            analysers[f"stem_{(stemmed_field(code) or '').removeprefix('body_')}"].analyze
-            for code in compiled.spoken
-        ]
+        self._stemmers = [analysers[f"stem_{stemmer_of(code)}"].analyze for code in compiled.spoken]
         self._words: set[str] = set()
         self._prefixes: set[str] = set()
         self._stems: set[tuple[int, str]] = set()

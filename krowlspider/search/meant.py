@@ -33,7 +33,7 @@ def meant(view: CommitView, query: SearchQuery, compiled: Compiled, found: int) 
         names = [("body", word), ("title", word)]
         if word == asked:
             # Another form of it is no mistake.
-            names += view.compiler.stems(word, compiled.spoken)
+            names += [("body", each) for each in view.compiler.forms_of(word, compiled.spoken)]
         return max(int(searcher.doc_freq(name, each)) for name, each in names)
 
     def near(word: str) -> list[str]:

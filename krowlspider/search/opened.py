@@ -12,7 +12,18 @@ import msgspec
 
 from krowlspider.errors import KrowlError, error_text, scrapy_with
 from krowlspider.search.compiling import Compiler, languages_of
-from krowlspider.search.schema import FORM, LINKS, RANKS, SEGMENTS, STATE, analysers, open_index
+from krowlspider.search.forms import forms_in
+from krowlspider.search.schema import (
+    FORM,
+    FORMS,
+    LINKS,
+    RANKS,
+    SEGMENTS,
+    STATE,
+    analysers,
+    open_forms,
+    open_index,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -64,6 +75,7 @@ class OpenedIndex:
         self.folder = folder
         self._lock = threading.Lock()
         self._index: Any = None
+        self._forms: Any = None
         self._analysers: Mapping[str, Any] = analysers()
         self._view: CommitView | None = None
         # What the files were when the view was made.
@@ -145,11 +157,11 @@ class OpenedIndex:
 
     def _opened(self, folder: Path, state: _State) -> CommitView:
         if self._index is None:
-            self._index = open_index(folder)
-            # Without a thread of tantivy that maps files anew: it would read what was cut.
-            self._index.config_reader("manual")
+            self._forms, self._index = open_forms(self.folder / FORMS), open_index(folder)
         else:
             self._index.reload()
+            # They are committed before the segments that have them.
+            self._forms.reload()
         searcher = self._index.searcher()
         languages = languages_of(searcher.terms_with_prefix("lang", "", limit=_LANGUAGES_READ))
 
@@ -163,7 +175,8 @@ class OpenedIndex:
 
         # Fields are known by their numbers, which are those of this index.
         compiler = Compiler(
-            *(self._index.schema, self._analysers, prefixed, frequency, languages),
+            *(self._index.schema, self._analysers, prefixed, frequency, forms_in(self._forms)),
+            languages=languages,
             documents=searcher.num_docs,
         )
         jobdirs = tuple(map(Path, state.jobdirs))

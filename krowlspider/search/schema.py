@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Increase it when a field or an analyser changes: an index of another form is refused.
-FORM = 2
+FORM = 3
 # Folders and files of an index.
-SEGMENTS, LINKS, STATE, RANKS = "tantivy", "links", "state.json", "ranks.tsv"
+SEGMENTS, FORMS, LINKS = "tantivy", "forms", "links"
+STATE, RANKS = "state.json", "ranks.tsv"
 # Bytes of a term: longer ones are no words.
 TERM_MAX = 64
 # Languages with a stemmer, by the codes that CLD2 gives.
@@ -46,12 +47,16 @@ _NUMBERS = ("size", "linking_hosts")
 _RAW, FOLDED, PAIRS = "raw", "folded", "pairs"
 # The words that stemmers are given. No field has it.
 LOWERED = "lowered"
+# The field of forms of words, and its analyser.
+ENTRY = "entry"
 
 # Thai to Burmese, Khmer, kana and Chinese, Hangul: each character begins a pair.
 _SPACELESS = re.compile(
     "[\u0e00-\u0eff\u0f00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7a3\uf900-\ufaff\U00020000-\U0003ffff]+"
 )
+# Bytes of UTF-8 that begin no such character. To look for others is quicker than to search.
+_SPACED = bytes(byte for byte in range(256) if byte not in {0xE0, 0xE1, *range(0xE3, 0xF1)})
 
 
 class CapturePlace(msgspec.Struct, frozen=True):
@@ -85,10 +90,10 @@ def key_of(url: str) -> bytes:
     return blake2b(identity(url).encode(errors="replace"), digest_size=16).digest()
 
 
-def stemmed_field(language: str) -> str | None:
-    """Return the field with the stems of a language; None if it has no stemmer."""
+def stemmer_of(language: str) -> str | None:
+    """Return the code of STEMMERS for a language; None if it has no stemmer."""
     code = _SAME.get(language, language)
-    return f"body_{code}" if code in STEMMERS else None
+    return code if code in STEMMERS else None
 
 
 def split_spaceless(text: str) -> tuple[str, str]:
@@ -96,7 +101,9 @@ def split_spaceless(text: str) -> tuple[str, str]:
 
     The pairs stand between blanks. A run of one character is a term by itself.
     """
-    if text.isascii() or _SPACELESS.search(text) is None:
+    if text.isascii() or not text.encode(errors="replace").translate(None, _SPACED):
+        return text, ""
+    if _SPACELESS.search(text) is None:
         return text, ""
     return _SPACELESS.sub(" ", text), pairs_of(text)
 
@@ -126,16 +133,13 @@ def schema() -> Any:
         builder.add_text_field(name, stored=True, tokenizer_name=_RAW, index_option="basic")
     for name in _TEXTS:
         builder.add_text_field(name, stored=name == "title", tokenizer_name=FOLDED)
-    for code in STEMMERS:
-        # Made by krowlspider.search.stems: each stem once, and none that is the word itself.
-        builder.add_text_field(f"body_{code}", tokenizer_name=PAIRS, index_option="basic")
     builder.add_text_field(CJK, tokenizer_name=PAIRS)
     for name in _DATES:
-        builder.add_date_field(name, stored=True, indexed=True, fast=True)
+        builder.add_date_field(name, stored=True, fast=True)
     for name in _NUMBERS:
         builder.add_unsigned_field(name, stored=True, fast=True)
-    builder.add_unsigned_field("fingerprint", stored=True, fast=True)
-    builder.add_bytes_field("place", stored=True)
+    for name in ("fingerprint", "place"):
+        builder.add_bytes_field(name, stored=True)
     return builder.build()
 
 
@@ -171,6 +175,24 @@ def open_index(folder: Path, *, make: bool = False) -> Any:
         index = tantivy().Index.open(str(folder))
     for name, analyser in analysers().items():
         index.register_tokenizer(name, analyser)
+    return index
+
+
+def open_forms(folder: Path, *, make: bool = False) -> Any:
+    """Return the tantivy index in the folder INDEX/forms.
+
+    :raises ValueError: there is none, or it is damaged
+    """
+    module = tantivy()
+    if make:
+        folder.mkdir(parents=True, exist_ok=True)
+        fields = module.SchemaBuilder()
+        fields.add_text_field(ENTRY, tokenizer_name=ENTRY, index_option="basic")
+        index = module.Index(fields.build(), path=str(folder))
+    else:
+        index = module.Index.open(str(folder))
+    entries = module.TextAnalyzerBuilder(module.Tokenizer.whitespace())
+    index.register_tokenizer(ENTRY, entries.build())
     return index
 
 

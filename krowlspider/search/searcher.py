@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from krowlspider.errors import KrowlError, error_text
+from krowlspider.search.copies import distinct
 from krowlspider.search.marking import Folding, WordMarker
 from krowlspider.search.meant import meant
 from krowlspider.search.neighbourhood import RANKS_BY, authorities
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 # Pages that are ranked: the best by their text. Further ones are counted only.
 RANKED_MAX = 100
+# Where many of them are near copies of others, so many are ranked.
+READ_MAX = 500
 # Pages of an answer at most.
 LIMIT_MAX = 100
 # Pages whose anchor texts have the words that are looked at.
@@ -65,7 +68,7 @@ class Result:
 @dataclass(frozen=True, slots=True)
 class SearchResults:
     """The answer to a query. ``total`` pages fit, and more unless ``is_exact``; ``reached`` of them
-    can be shown.
+    can be shown. Of near copies among the best pages one counts.
 
     ``meant`` is the query that a person may have meant instead, "" for none.
     """
@@ -101,12 +104,21 @@ class _Page:
 @dataclass(slots=True)
 class _Matches:
     """The best pages by text. ``with_all`` have all words of the query, ``total`` some of them;
-    without ``is_exact`` there are more."""
+    without ``is_exact`` there are more. ``after`` returns the best pages after so many."""
 
     pages: list[_Page]
     with_all: int = 0
     total: int = 0
     is_exact: bool = True
+    after: Callable[[int], list[_Page]] | None = None
+
+    def read_on(self) -> bool:
+        """Add further pages, as many of these are near copies; return whether there are any."""
+        if self.after is None or len(self.pages) >= READ_MAX:
+            return False
+        more = self.after(len(self.pages))
+        self.pages += more
+        return bool(more)
 
 
 class Searcher:
@@ -139,7 +151,11 @@ class Searcher:
             begin, limit = max(0, offset), max(0, min(limit, LIMIT_MAX))
             end = begin + limit
             matches = _matches(view, compiled, query, notes, end)
-            ranked = self._ranked(view, compiled, matches.pages, rank)
+            ranked = _distinct(self._ranked(view, compiled, matches.pages, rank))
+            while len(ranked) < min(end, RANKED_MAX) and matches.read_on():
+                ranked = _distinct(self._ranked(view, compiled, matches.pages, rank))
+            matches.total -= len(matches.pages) - len(ranked)
+            del ranked[RANKED_MAX:]
             marker = WordMarker(view, query, compiled)
             results = [
                 self._result(view, page, marker, compiled, explain=explain, snippets=snippets)
@@ -267,19 +283,25 @@ def _matches(
     if query.is_empty or not (compiled.is_of_words or query.filters):
         return _Matches([])
     if not compiled.is_of_words:
-        found = searcher.search(compiled.every, RANKED_MAX, order_by_field="fetched")
-        pages = _loaded(view, ((0.0, address) for _, address in found.hits))
-        return _Matches(pages, found.count, found.count)
+        return _matched(view, partial(searcher.search, compiled.every, order_by_field="fetched"))
     if compiled.narrow is not None:
-        found = searcher.search(compiled.narrow, RANKED_MAX)
-        if found.count >= max(ENOUGH, min(wanted, RANKED_MAX)):
-            pages = _loaded(view, found.hits)
-            return _Matches(pages, found.count, found.count, is_exact=False)
-    found = searcher.search(compiled.every, RANKED_MAX)
-    matches = _Matches(_loaded(view, found.hits), found.count, found.count)
+        narrow = _matched(view, partial(searcher.search, compiled.narrow), is_exact=False)
+        if narrow.total >= max(ENOUGH, min(wanted, RANKED_MAX)):
+            return narrow
+    matches = _matched(view, partial(searcher.search, compiled.every))
     if matches.total < _FEW and len(query.clauses) > 1:
         _add_some(view, compiled, matches, notes)
     return matches
+
+
+def _matched(view: CommitView, search: Callable[..., Any], *, is_exact: bool = True) -> _Matches:
+    """Return the pages that a search finds."""
+
+    def after(count: int) -> list[_Page]:
+        return _loaded(view, search(RANKED_MAX, count=False, offset=count).hits)
+
+    found = search(RANKED_MAX)
+    return _Matches(_loaded(view, found.hits), found.count, found.count, is_exact, after)
 
 
 def _add_some(view: CommitView, compiled: Compiled, matches: _Matches, notes: list[str]) -> None:
@@ -298,7 +320,12 @@ def _add_some(view: CommitView, compiled: Compiled, matches: _Matches, notes: li
     del matches.pages[RANKED_MAX:]
     if not matches.total:
         notes.append("no page has all these words: these have some of them")
-    matches.total, matches.is_exact = some.count, is_exact
+    matches.total, matches.is_exact, matches.after = some.count, is_exact, None
+
+
+def _distinct(pages: list[_Page]) -> list[_Page]:
+    """Return pages without near copies of those before them."""
+    return [pages[place] for place in distinct(page.first("fingerprint", b"") for page in pages)]
 
 
 def _loaded(view: CommitView, hits: Iterable[tuple[float, Any]]) -> list[_Page]:

@@ -9,6 +9,10 @@ _QUICK = ("-m", "not slow")
 _INDEX = ("tests/search/test_builder.py",)
 _BUILDER = f"{_SEARCH}/builder.py", _INDEX
 _LEDGER = f"{_SEARCH}/ledger.py", _INDEX
+_COPIES = f"{_SEARCH}/copies.py", _INDEX
+_FORMS = f"{_SEARCH}/forms.py", ("tests/search/test_forms.py",)
+_UNORDERED = "partial(searcher.search, compiled.every)"
+_ONE_SALT = 'found = self._numpy.frombuffer(hashes, "<u8")'
 _SCAN = f"{_SEARCH}/scan.py", _INDEX
 _LINKS = f"{_SEARCH}/link_store.py", _INDEX
 _DOCUMENTS = f"{_SEARCH}/documents.py", (*_INDEX, "tests/search/test_documents.py")
@@ -84,8 +88,35 @@ _TABLE = (
         ),
     ),
     (
-        *("copies-of-a-copy", "one of nearly the same pages is in the index", *_LEDGER),
-        *("if share >= SIMILARITY:", "if share >= 1.0:"),
+        *("near-copies-are-shown", "of near copies one is shown", *_COPIES),
+        *("(mark ^ each).bit_count() <= _APART_MAX", "mark == each"),
+    ),
+    (
+        *("copies-fill-an-answer", "near copies take no page's place", *_SEARCHER),
+        *("len(ranked) < min(end, RANKED_MAX) and matches.read_on()", "False"),
+    ),
+    (
+        *("any-page-is-a-copy", "other texts are no near copies", *_COPIES),
+        *("_APART_MAX = round(PLACES * (1 - SIMILARITY) / 2)", "_APART_MAX = PLACES"),
+    ),
+    (
+        *("copies-are-indexed", "one of the pages with the same words is in the index", *_BUILDER),
+        *("same[1].at < page.at else None", "False else None"),
+    ),
+    (
+        *("no-words-are-the-same", "pages without a word are no copies", *_BUILDER),
+        *("is_compared = bool(words and content.text)", "is_compared = bool(content.text)"),
+    ),
+    (
+        *("forms-of-one-language", "a language has its own forms", *_FORMS),
+        *('found = self._numpy.frombuffer(hashes, "<u8") ^ _SALTS[code]', _ONE_SALT),
+    ),
+    (
+        *("forms-come-late", "a form is durable before its documents", *_BUILDER),
+        *(
+            "        self.forms.commit()\n        self.segments.commit()",
+            "        self.segments.commit()\n        self.forms.commit()",
+        ),
     ),
     (
         *("a-copy-stays-away", "another copy takes the place of a gone page", *_LEDGER),
@@ -195,11 +226,11 @@ _TABLE = (
     ),
     (
         *("few-pages-are-enough", "50 pages or all are asked for", *_NARROWED),
-        *("if found.count >= max(ENOUGH, min(wanted, RANKED_MAX)):", "if found.count:"),
+        *("if narrow.total >= max(ENOUGH, min(wanted, RANKED_MAX)):", "if narrow.total:"),
     ),
     (
         *("a-page-of-results-is-empty", "pages that are asked for are found", *_NARROWED),
-        *("if found.count >= max(ENOUGH, min(wanted, RANKED_MAX)):", "if found.count >= ENOUGH:"),
+        *("if narrow.total >= max(ENOUGH, min(wanted, RANKED_MAX)):", "if narrow.total >= ENOUGH:"),
     ),
     (
         *("some-words-in-titles-alone", "few pages of some words are not the answer", *_NARROWED),
@@ -227,7 +258,7 @@ _TABLE = (
     ),
     (
         *("old-pages-first", "filters alone list the last pages first", *_SEARCHER),
-        *('compiled.every, RANKED_MAX, order_by_field="fetched")', "compiled.every, RANKED_MAX)"),
+        *('partial(searcher.search, compiled.every, order_by_field="fetched")', _UNORDERED),
     ),
     (
         *("a-commit-is-not-seen", "a query sees the last commit", *_OPENED),

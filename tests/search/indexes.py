@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from krowlspider.corpus.copies.fingerprints import hashes_of
+from krowlspider.search.forms import Forms, cleaned
 from krowlspider.search.schema import (
     CJK,
     FORM,
+    FORMS,
     SEGMENTS,
     STATE,
     CapturePlace,
@@ -19,7 +22,6 @@ from krowlspider.search.schema import (
     split_spaceless,
     tantivy,
 )
-from krowlspider.search.stems import Stems
 from krowlspider.urls.canonical import domain_of
 
 if TYPE_CHECKING:
@@ -44,13 +46,19 @@ class Page:
     fetched: datetime = NOON
     linking_hosts: int = 0
     place: CapturePlace | None = None
+    fingerprint: bytes = b""
 
 
 def index(folder: Path, pages: Iterable[Page], jobdirs: Sequence[Path] = ()) -> Path:
     """Write pages to the index in a folder, which may be there; return the folder."""
     writer = open_index(folder / SEGMENTS, make=True).writer(15_000_000, 1)
+    forms = Forms(folder / FORMS)
     for page in pages:
+        words = cleaned(f"{page.title} {page.body}").split()
+        forms.meet(words, hashes_of(words), page.lang)
         writer.add_document(_document(page))
+    forms.commit()
+    forms.close()
     writer.commit()
     writer.wait_merging_threads()
     state = {"form": FORM, "jobdirs": [str(each) for each in jobdirs]}
@@ -74,15 +82,13 @@ def _document(page: Page):
         "title": page.title, "headings": page.headings, "anchors": page.anchors, "body": body,
         CJK: f"{title_pairs} {pairs}",
     }  # fmt: skip
-    if stems := Stems().of(body, page.lang):
-        texts.update([stems])
     for name, text in {**keys, **texts}.items():
         document.add_text(name, text)
     for name in ("fetched", "first_fetched", "changed"):
         document.add_date(name, page.fetched)
     document.add_unsigned("size", page.size)
     document.add_unsigned("linking_hosts", page.linking_hosts)
-    document.add_unsigned("fingerprint", 0)
+    document.add_bytes("fingerprint", page.fingerprint)
     if page.place is not None:
         document.add_bytes("place", page.place.dump())
     return document

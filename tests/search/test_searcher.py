@@ -276,6 +276,25 @@ def test_more_pages_than_are_ranked_are_counted(tmp_path: Path):
     assert searcher.search(parse("word"), offset=10**6).results == []
 
 
+@pytest.mark.parametrize("text", ["word", "lang:en"])
+def test_near_copies_take_no_place_of_other_pages(tmp_path: Path, text: str):
+    """Though they are more than are ranked at a time, and better."""
+    mark = bytes(range(16))
+    nearly, other = bytes([mark[0] ^ 0xFF, *mark[1:]]), bytes(16 * [0x55])
+    days = (datetime(2026, 11, day, tzinfo=UTC) for day in range(1, 4))
+    made = [
+        Page(f"https://h{n}.test/", "Word", "word", fingerprint=(mark, nearly)[n % 2])
+        for n in range(RANKED_MAX + 50)
+    ]
+    made += [
+        Page(f"https://other{n}.test/", "Text", "word " + "of a text " * 20, fetched=day)
+        for n, day in enumerate(days)
+    ]
+    made.append(Page("https://far.test/", "Text", "word in a long text" * 9, fingerprint=other))
+    found = Searcher(index(tmp_path, made)).search(parse(text))
+    assert (found.total, found.reached, len(found.results)) == (5, 5, 5)
+
+
 def test_index_is_searched_while_it_is_written(tmp_path: Path):
     folder = index(tmp_path, PAGES)
     searcher = Searcher(folder)

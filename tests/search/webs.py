@@ -11,7 +11,7 @@ from krowlspider.frontier.hosts.host_record import encode_host
 from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store.schema import PAGES, host_key
 from krowlspider.politeness.delay import PARKED
-from krowlspider.search.schema import SEGMENTS, CapturePlace, open_index
+from krowlspider.search.schema import ENTRY, FORMS, SEGMENTS, CapturePlace, open_forms, open_index
 from krowlspider.urls.canonical import host_of
 from tests.archive.captures import STARTED
 from tests.catalogue.warcs import fetch
@@ -74,10 +74,12 @@ def put_row(batch: Batch, url: str, errors: int, day: int = 0) -> None:
 
 
 class Stored(NamedTuple):
-    """The documents of an index by URL, with their stored fields, and URLs by field and term."""
+    """The documents of an index by URL, with their stored fields, URLs by field and term, and the
+    entries of forms."""
 
     documents: dict[str, dict[str, Any]]
     terms: dict[tuple[str, str], frozenset[str]]
+    forms: frozenset[str]
 
 
 def stored(folder: Path, *asked: tuple[str, str]) -> Stored:
@@ -96,7 +98,8 @@ def stored(folder: Path, *asked: tuple[str, str]) -> Stored:
         query = tantivy.Query.term_query(index.schema, field, term)
         hits = searcher.search(query, limit=100_000).hits
         terms[field, term] = frozenset(searcher.doc(at)["url"][0] for _, at in hits)
-    return Stored(documents, terms)
+    forms = open_forms(folder / FORMS).searcher().terms_with_prefix(ENTRY, "")
+    return Stored(documents, terms, frozenset(entry for entry, _ in forms))
 
 
 def urls(folder: Path, field: str, term: str) -> set[str]:

@@ -12,13 +12,18 @@ import math
 import re
 from functools import cache
 from operator import eq
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from xxhash import xxh3_64_digest, xxh3_64_intdigest, xxh3_128_digest
 
 from krowlspider.errors import need
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 PLACES = 128
+# Bytes of a word's hash.
+HASH = 8
 # Texts that have 70 % in common share one of the keys with a probability of 0.96.
 _BANDS, _ROWS = 12, 4
 # Words of a sequence.
@@ -52,23 +57,30 @@ _WORD = b"abcdefghijklmnopqrstuvwxyz+/=_.:,%-"
 VERSION = 4
 
 
-def signature(hashes: list[bytes]) -> bytes:
-    """Return the signature of words, given their hashes of 8 bytes; none for fewer than five."""
-    count = len(hashes) - _WORDS + 1
+def hashes_of(words: Iterable[bytes]) -> bytes:
+    """Return the hashes of words, one behind the other."""
+    return b"".join(map(xxh3_64_digest, words))
+
+
+def signature(hashes: bytes) -> bytes:
+    """Return the signature of words, given their `hashes_of`; none for fewer than five."""
+    count = len(hashes) // HASH - _WORDS + 1
     if count < 1:
         return b""
     numpy = need("numpy")
-    words = int.from_bytes(b"".join(hashes), "little")
+    words = int.from_bytes(hashes, "little")
     # Each sequence takes 64 bits of each word and the next, at another place for each word.
     mixed = words
     for place in range(1, _WORDS - 1):
         mixed ^= words >> (_LANE + _SHIFT) * place
-    data = mixed.to_bytes(_LANE // 8 * len(hashes), "little")
+    data = mixed.to_bytes(len(hashes), "little")
     found = numpy.frombuffer(data, "<u4")[: 2 * count : 2] & _MASK
+    found.sort()
     least = numpy.full(PLACES, _EMPTY, numpy.uint32)
-    numpy.minimum.at(least, found >> _CHOOSING, found)
+    # Of several numbers for a place the last one stays.
+    least[(found >> _CHOOSING)[::-1]] = found[::-1]
     made = bytearray(least.astype(numpy.uint8))
-    empty = set(numpy.flatnonzero(least == _EMPTY).tolist())
+    empty = {*(least == _EMPTY).nonzero()[0].tolist()}
     for place in empty:
         made[place] = made[next(other for other in _others(place) if other not in empty)]
     return bytes(made)
@@ -87,9 +99,9 @@ def bands(signature: bytes) -> list[bytes]:
     return [bytes((start,)) + signature[start : start + _ROWS] for start in starts]
 
 
-def sketch(signature: bytes) -> int:
-    """Return 64 bits, of which similar texts have most in common."""
-    return int(signature[-_SKETCHED:].translate(_DIGITS), 2)
+def sketch(signature: bytes, bits: int = _SKETCHED) -> int:
+    """Return so many bits, of which similar texts have most in common."""
+    return int(signature[-bits:].translate(_DIGITS), 2)
 
 
 def bits_apart(similarity: float) -> int:
@@ -129,9 +141,9 @@ def fingerprints(text: str, *, minhash: bool = True, numbers: bool = False) -> F
     core = exact if numbers else xxh3_128_digest(_without_numbers(joined))
     if not minhash:
         return Fingerprints(exact, core=core)
-    if _may_be_spaceless(text, data):
+    if may_be_spaceless(text, data):
         words = _spaced(text)
-    return Fingerprints(exact, signature([*map(xxh3_64_digest, words)]), core)
+    return Fingerprints(exact, signature(hashes_of(words)), core)
 
 
 def _without_numbers(data: bytes) -> bytes:
@@ -150,10 +162,11 @@ def _without_numbers(data: bytes) -> bytes:
 def words_of(text: str) -> list[bytes]:
     """Return the words of a text. Each character of a script without spaces is one."""
     data = text.encode()
-    return _spaced(text) if _may_be_spaceless(text, data) else data.split()
+    return _spaced(text) if may_be_spaceless(text, data) else data.split()
 
 
-def _may_be_spaceless(text: str, data: bytes) -> bool:
+def may_be_spaceless(text: str, data: bytes) -> bool:
+    """Return whether a text, whose bytes are given too, may be in a script without spaces."""
     return len(data) > _WIDE * len(text)
 
 
