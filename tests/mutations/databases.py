@@ -48,7 +48,11 @@ _TABLE = (
     ),
     (
         *("clients-end-delays-of-people", "a client shortens no delay of a person", *_CRAWL),
-        *("not _is_of_client(before) and seconds <= before.seconds", "False"),
+        *("if ended or seconds <= before.seconds:", "if False:"),
+    ),
+    (
+        *("full-streams-never-end", "a stream whose client is gone gives its place back"),
+        *(f"{_SERVED}/streams.py", _STREAMS, "while not self._queue.empty():", "while False:"),
     ),
     (
         *(

@@ -212,6 +212,15 @@ SETTINGS_AND_PEOPLE = (
         ("tests/frontier/schedule/test_orders.py", "-k", "keep_ending"),
     ),
     Mutation(
+        "ends-are-written-in-two-steps",
+        "no death while a block ends holds its hosts for ever",
+        _ORDERS,
+        "        self._put_ended(batch)\n        batch.write()\n        if self._released is None:",
+        "        batch.write()\n        batch = self._store.batch()\n"
+        "        self._put_ended(batch)\n        batch.write()\n        if self._released is None:",
+        ("tests/frontier/schedule/test_orders.py", "-k", "no_death"),
+    ),
+    Mutation(
         "late-ends-are-dropped",
         "the hosts of a block that ends while others go on have a round of their own",
         _ORDERS,

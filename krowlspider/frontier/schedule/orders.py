@@ -113,13 +113,10 @@ class StandingOrders:
                 what = f"names with a {order.kind} of their own: end some"
             raise OrderError(f"there are {ORDERS_MAX:,} {what}")
 
-    def keep(self, order: StandingOrder) -> bool:
-        """Write an order. Return False for one that is not later than the one that is known."""
-        return self.keep_all([order]) == 1
-
-    def keep_all(self, orders: Iterable[StandingOrder]) -> int:
-        """Write orders; return how many were later than those that are known."""
-        batch, count = self._store.batch(), 0
+    def put(self, orders: Iterable[StandingOrder], batch: Batch) -> int:
+        """Put orders into a batch that is written at once; return how many were later than those
+        that are known. The others are left out."""
+        count = 0
         for order in orders:
             key = order.kind, order.rule
             before = self._known.get(key)
@@ -134,7 +131,6 @@ class StandingOrders:
         for key in nsmallest(over, self._ended, key=self._ended.__getitem__):
             batch.delete(self._known.pop(key).key)
             del self._ended[key]
-        batch.write()
         return count
 
     def _sort_in(self, order: StandingOrder) -> None:
@@ -311,8 +307,11 @@ class Orders:
 
         The hosts of a pause or block that has ended go on after their delay, some with each commit.
         """
-        if not self.standing.keep(order):
+        batch = self._store.batch()
+        if not self.standing.put([order], batch):
             return False
+        if not order.ended or order.kind == DELAY:
+            batch.write()
         if order.kind == DELAY:
             if order.ended:
                 return self.delays.end(order.rule)
@@ -321,7 +320,7 @@ class Orders:
         was_there = order.rule in rules
         if order.ended:
             rules.pop(order.rule, None)
-            changed = self._end([order.rule]) or was_there
+            changed = self._end([order.rule], batch) or was_there
         else:
             rules[order.rule] = order.note
             self._next_end = min(self._next_end, order.seconds or inf)
@@ -335,13 +334,15 @@ class Orders:
         if now > self._next_end:
             blocks = self.standing.in_force(BLOCK)
             over = [each for each in blocks.values() if 0 < each.seconds < now][:_ENDED_AT_ONCE]
-            self.standing.keep_all(each._replace(stamp=each.stamp + 1, ended=True) for each in over)
+            batch = self._store.batch()
+            ended = (each._replace(stamp=each.stamp + 1, ended=True) for each in over)
+            self.standing.put(ended, batch)
             for order in over:
                 self.blocks.rules.pop(order.rule, None)
             self.is_holding = bool(self.blocks.rules or self.pauses.rules)
             self._next_end = self._first_end()
             if over:
-                self._end([order.rule for order in over])
+                self._end([order.rule for order in over], batch)
                 return
         self.release()
 
@@ -370,11 +371,12 @@ class Orders:
             self._cache.note(host)
         return True
 
-    def _end(self, rules: Iterable[str]) -> bool:
-        """Let the hosts of rules go on; return whether some in memory do that now."""
+    def _end(self, rules: Iterable[str], batch: Batch) -> bool:
+        """Let the hosts of rules go on; return whether some in memory do that now. ``batch`` has
+        the end of the orders: after a death between two batches, no order would hold the hosts, and
+        nothing would let them go on."""
         ended = self._ended if self._released is None else self._ended_later
         ended.rules.update(dict.fromkeys(rules, ""))
-        batch = self._store.batch()
         # Hosts that were put off since the last commit are not in the heap on disk yet.
         self._cache.record_changed(batch)
         self._put_ended(batch)

@@ -66,6 +66,8 @@ _STEP = 500
 _REMOVED, _NEXT = "frontier.removed", "frontier.next"
 # The begin of the note of an order that a client has given.
 _BY = "by URLFrontier"
+# The end of the note of a delay of a person that a client has made longer.
+_LONGER = f" (longer {_BY})"
 
 
 class QueueCounts(NamedTuple):
@@ -238,7 +240,7 @@ class ServedCrawl:
 
     def set_delay(self, seconds: float, name: str = "") -> None:
         """Set the least delay of a queue, or with "" of all queues. That of the settings stays,
-        and a longer one of a person.
+        and one of a person, which can only become longer.
 
         :raises OrderError: there are too many queues with a delay of their own
         """
@@ -248,10 +250,13 @@ class ServedCrawl:
             return
         orders = self.frontier.schedule.orders
         before = orders.standing.in_force(DELAY).get(name)
-        if before is not None and not _is_of_client(before) and seconds <= before.seconds:
-            return
-        ended = seconds <= self._least
-        order = orders.made(DELAY, name, _BY, 0 if ended else seconds, ended=ended)
+        ended, note = seconds <= self._least, _BY
+        if before is not None and not _is_of_client(before):
+            if ended or seconds <= before.seconds:
+                return
+            # It stays that of a person: what a client has set, clients can end.
+            note = before.note.removesuffix(_LONGER) + _LONGER
+        order = orders.made(DELAY, name, note, 0 if ended else seconds, ended=ended)
         if orders.take(order) and not ended:
             orders.wait(self.frontier.schedule.cache.get(name))
         self.commit()
@@ -371,9 +376,12 @@ class ServedCrawl:
         store, standing = LevelStore(folder, create=True), self.frontier.schedule.orders.standing
         try:
             put_owner(store, self._head.seed, self._head.ring)
-            StandingOrders(store).keep_all(
-                each for each in standing.all() if not each.ended and not _is_of_client(each)
+            batch = store.batch()
+            StandingOrders(store).put(
+                (each for each in standing.all() if not each.ended and not _is_of_client(each)),
+                batch,
             )
+            batch.write()
             if not self.is_active:
                 put(store, schema.CRAWL_PAUSED, b"")
             put_state(store, CrawlState(self.state.crawl_id, self.state.delay))

@@ -136,6 +136,9 @@ class _Inbound:
     async def close(self) -> None:
         self._budget.streams.discard(self)
         self._reading.cancel()
+        # Nobody reads any more: without room for the end, the reading would wait for ever.
+        while not self._queue.empty():
+            self._queue.get_nowait()
         await asyncio.wait([self._reading])
         if not self._reading.cancelled():
             # The client is gone, or the server stops.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from time import process_time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -20,6 +22,9 @@ from krowlspider.frontier.schedule.orders import (
 from krowlspider.frontier.store import schema
 from krowlspider.frontier.store.store import put
 from tests.frontier.conftest import LIMITS, RULE, KeptMemoryStore, World
+
+if TYPE_CHECKING:
+    from krowlspider.frontier.store.store import Store
 
 A, B, C = "http://a.dom.test/", "http://b.dom.test/", "http://c.other.test/"
 YEARS = 3 * 365 * 86_400.0
@@ -128,6 +133,47 @@ def test_the_end_of_a_block_survives_a_kill(world: World, monkeypatch: pytest.Mo
         world.commit()
     world.clocks.pass_(YEARS)
     assert sorted(fetched(world)) == urls
+
+
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("how", ["block", "pause", "time"])
+def test_no_death_between_two_writes_holds_a_host_for_ever(
+    world: World, monkeypatch: pytest.MonkeyPatch, how: str, at: int
+) -> None:
+    """An order whose end was not written holds its host; one whose end was written does not."""
+    kind = "block" if how == "time" else how
+    world.add(A)
+    over = world.frontier.schedule.now() + 10.0 if how == "time" else 0.0
+    give(world, kind, "a.dom.test", over)
+    assert fetched(world) == []
+    world.commit()
+    batch, left = type(world.store).batch, at
+
+    def dying(store: Store, *, sync: bool = False) -> Any:
+        nonlocal left
+        made = batch(store, sync=sync)
+        # A write does nothing from here on.
+        left -= 1
+        return (
+            made
+            if left >= 0
+            else SimpleNamespace(put=made.put, delete=made.delete, write=lambda: None)
+        )
+
+    monkeypatch.setattr(type(world.store), "batch", dying)
+    if how == "time":
+        world.clocks.pass_(11.0)
+        world.commit()
+    else:
+        end(world, kind, "a.dom.test")
+    monkeypatch.undo()
+    world.crash()
+    for _ in range(3):
+        world.commit()
+    world.clocks.pass_(RULE.minimum)
+    is_held = "a.dom.test" in orders(world).standing.in_force(kind)
+    assert fetched(world) == ([] if is_held else [A])
+    assert is_held == (how != "time" and at == 0)
 
 
 def test_a_host_goes_on_though_blocks_keep_ending(

@@ -340,9 +340,16 @@ def test_a_client_does_not_shorten_the_delay_of_a_person(tmp_path: Path, clock: 
     with served(tmp_path, clock) as crawl:
         orders = crawl.frontier.schedule.orders
         orders.take(orders.made("delay", "a.example", "a person", 60))
-        for seconds, least in ((20, 60), (0, 60), (90, 90), (70, 70)):
+        # What a client has made longer stays, as the delay of the person would be lost with it.
+        for seconds, least in ((20, 60), (0, 60), (90, 90), (70, 90), (0, 90), (95, 95)):
             crawl.set_delay(seconds, "a.example")
             assert orders.delays._rule.of("a.example").minimum == least
+        assert orders.standing.in_force("delay")["a.example"].note.count("longer") == 1
+        # Nor does it end as that of all queues is longer for a while.
+        crawl.set_delay(300)
+        crawl.set_delay(200, "a.example")
+        crawl.set_delay(0)
+        assert orders.delays._rule.of("a.example").minimum == 95
 
 
 class Death(Exception):

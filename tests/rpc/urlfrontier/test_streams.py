@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from itertools import repeat
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ grpc = pytest.importorskip("grpc.aio") and pytest.importorskip("grpc")
 pb = pytest.importorskip("krowlspider.rpc.generated.urlfrontier_pb2")
 pb_grpc = pytest.importorskip("krowlspider.rpc.generated.urlfrontier_pb2_grpc")
 sending = pytest.importorskip("krowlspider.rpc.sending")
+streams = pytest.importorskip("krowlspider.rpc.urlfrontier.streams")
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -93,6 +95,56 @@ def test_the_stream_of_a_client_that_reads_nothing_ends(
     """Sixteen of them would keep all others out."""
     monkeypatch.setattr(sending, "_PATIENCE", 0.3)
     asyncio.run(check_a_silent_client(tmp_path, name))
+
+
+async def check_an_end_with_much_to_read() -> None:
+    async def endless() -> AsyncIterator[Any]:
+        while True:
+            yield pb.URLItem(ID="an item")
+            await asyncio.sleep(0)
+
+    async def put(given: list[Any]) -> list[Any]:
+        return given
+
+    budget = streams.Budget()
+    found = streams.acks(endless(), put, budget)
+    await anext(found)
+    (inbound,) = budget.streams
+    for _ in range(10 * streams.MESSAGES_MAX):
+        await asyncio.sleep(0)
+    assert inbound._queue.full()
+    async with asyncio.timeout(5):
+        await found.aclose()
+    assert not budget.streams
+    assert not budget._used
+
+
+def test_a_stream_ends_though_much_of_it_is_not_read() -> None:
+    """As its client reads nothing, or is gone. It would keep its place for ever."""
+    asyncio.run(check_an_end_with_much_to_read())
+
+
+async def check_a_slow_client(folder: Path, rate: float) -> None:
+    async with serving(folder) as served:
+        urls = (f"http://a.example/{number}" for number in range(COUNT))
+        served.crawls.begun("").put(discovered(*urls, long=LONG))
+        call = served.stub.ListURLs(pb.ListUrlParams(size=COUNT), timeout=2 * DEADLINE)
+        messages = size = 0
+        begun = time.monotonic()
+        while (message := await call.read()) is not grpc.aio.EOF:
+            messages, size = messages + 1, size + message.ByteSize()
+            await asyncio.sleep(begun + size / rate - time.monotonic())
+        assert messages == COUNT
+        assert not served.counts["silent"]
+
+
+@pytest.mark.slow
+def test_the_stream_of_a_slow_client_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes 10 KB a second, 75 times as fast here."""
+    monkeypatch.setattr(sending, "_PATIENCE", sending._PATIENCE / 75)
+    asyncio.run(check_a_slow_client(tmp_path, 750_000))
 
 
 async def check_a_list_of_nothing(folder: Path, is_over: Callable[[], bool]) -> None:
