@@ -34,6 +34,9 @@ LINKS = [IndexedLink(A, "The granite quarry &amp; more"), IndexedLink(B, "Tides"
         (ATOM, "application/atom+xml", LINKS),
         (RSS, "application/rss+xml", LINKS),
         (ATOM, "text/xml", LINKS),
+        # That of a picture of the item.
+        (RSS.replace("</link></item>", "</link><media:title>1.jpg</media:title></item>"),
+         "application/rss+xml", LINKS),
         # Broken from the end of the first entry on.
         (ATOM.replace("</updated>", "<"), "application/atom+xml", LINKS),
         (SITEMAP, "application/xml", []),

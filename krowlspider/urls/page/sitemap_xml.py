@@ -130,7 +130,8 @@ class Locations:
         elif kind == FREQUENCY:
             self._frequency = text
         elif kind == TITLE:
-            self._title = " ".join(text.split())[:_TITLE_MAX]
+            # Those of other vocabularies, such as media:title, mostly follow.
+            self._title = self._title or " ".join(text.split())[:_TITLE_MAX]
         elif kind != LINK:
             self._add(text, is_child=kind == CHILD)
         elif text.strip():
