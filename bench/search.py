@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import corpus
-from krowlspider.search.builder import Builder
+from krowlspider.search.builder import PART, Builder
 from krowlspider.search.documents import Content, IndexedLink
 from krowlspider.search.ledger import File
 from krowlspider.search.link_store import StoredPage
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _WORDS, _SENTENCES, _OF_DOCUMENT = 100_000, 50_000, 30
 _LINKS, _HOSTS = 5, 20_000
-_PART, _TOLD = 10_000, 100_000
+_TOLD = 100_000
 _LANGUAGES = ("en", "en", "en", "de", "fr", "es", "ru", "")
 _FILE = File(0, "warc/made.warc.gz")
 
@@ -56,7 +56,7 @@ def made(documents: int, scratch: Path | None = None, keep: Path | None = None) 
             )
             page.first = page.fetched = 1_750_000_000 + at
             builder.put(key_of(url), page, content)
-            if at % _PART == _PART - 1:
+            if at % PART == PART - 1:
                 builder.commit([])
                 highest = max(highest, _anonymous_mb())
                 if at % _TOLD == _TOLD - 1:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 # Seconds between two looks at the folders of a crawl that runs.
 LOOK = 2.0
 # Documents of a part, and the characters of their texts together.
-PART, PART_CHARS = 5_000, 100_000_000
+PART, PART_CHARS = 20_000, 100_000_000
 # Bytes that the writer collects in memory before it writes a segment.
 HEAP = 200_000_000
 # Faults that are kept; further ones are counted.

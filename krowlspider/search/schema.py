@@ -36,13 +36,14 @@ STEMMERS = {
 }  # fmt: skip
 # The same stemmer for the two written forms of Norwegian.
 _SAME = {"nb": "no", "nn": "no"}
-# Exact values by which documents are filtered and counted, and those that name one.
-_KEYS = ("host", "domain", "scheme", "lang", "mime")
-_NAMES = ("id", "url")
+# Exact values by which documents are found.
+_KEYS = ("id", "url", "host", "domain", "scheme", "lang", "mime")
 _TEXTS = ("title", "headings", "anchors", "body")
 CJK = "body_cjk"
 _DATES = ("fetched", "first_fetched", "changed")
 _NUMBERS = ("size", "linking_hosts")
+# Those of which a query asks for a range, or by which it sorts.
+_RANGES = ("fetched", "size")
 # The analysers by the names that fields have.
 _RAW, FOLDED, PAIRS = "raw", "folded", "pairs"
 # The words that stemmers are given. No field has it.
@@ -126,18 +127,14 @@ def schema() -> Any:
     """
     builder = tantivy().SchemaBuilder()
     for name in _KEYS:
-        builder.add_text_field(
-            name, stored=True, fast=True, tokenizer_name=_RAW, index_option="basic"
-        )
-    for name in _NAMES:
         builder.add_text_field(name, stored=True, tokenizer_name=_RAW, index_option="basic")
     for name in _TEXTS:
         builder.add_text_field(name, stored=name == "title", tokenizer_name=FOLDED)
     builder.add_text_field(CJK, tokenizer_name=PAIRS)
     for name in _DATES:
-        builder.add_date_field(name, stored=True, fast=True)
+        builder.add_date_field(name, stored=True, fast=name in _RANGES)
     for name in _NUMBERS:
-        builder.add_unsigned_field(name, stored=True, fast=True)
+        builder.add_unsigned_field(name, stored=True, fast=name in _RANGES)
     for name in ("fingerprint", "place"):
         builder.add_bytes_field(name, stored=True)
     return builder.build()

@@ -68,17 +68,15 @@ def signature(hashes: bytes) -> bytes:
     if count < 1:
         return b""
     numpy = need("numpy")
-    words = int.from_bytes(hashes, "little")
-    # Each sequence takes 64 bits of each word and the next, at another place for each word.
-    mixed = words
-    for place in range(1, _WORDS - 1):
-        mixed ^= words >> (_LANE + _SHIFT) * place
-    data = mixed.to_bytes(len(hashes), "little")
-    found = numpy.frombuffer(data, "<u4")[: 2 * count : 2] & _MASK
-    found.sort()
+    words = numpy.frombuffer(hashes, "<u8")
+    # Each word of a sequence gives other bits of its hash, the last one its lowest two.
+    mixed = words[:count] ^ (words[1:][:count] >> _SHIFT)
+    mixed ^= words[2:][:count] >> 2 * _SHIFT
+    mixed ^= words[3:][:count] >> 3 * _SHIFT
+    mixed ^= words[4:] << _LANE - 3 * _SHIFT
+    found = mixed.astype(numpy.uint32) & _MASK
     least = numpy.full(PLACES, _EMPTY, numpy.uint32)
-    # Of several numbers for a place the last one stays.
-    least[(found >> _CHOOSING)[::-1]] = found[::-1]
+    numpy.minimum.at(least, found >> _CHOOSING, found)
     made = bytearray(least.astype(numpy.uint8))
     empty = {*(least == _EMPTY).nonzero()[0].tolist()}
     for place in empty:
