@@ -56,6 +56,8 @@ if TYPE_CHECKING:
 LOOK = 2.0
 # Documents of a part, and the characters of their texts together.
 PART, PART_CHARS = 20_000, 100_000_000
+# The fewest of a part after pages have ended the reader.
+_PART_MIN = 500
 # Bytes that the writer collects in memory before it writes a segment.
 HEAP = 200_000_000
 # Faults that are kept; further ones are counted.
@@ -182,7 +184,8 @@ class Builder:
         self.faults: dict[str, None] = {}
         self._tell = tell
         self._watch = NoWatch() if watch is None else watch
-        self._part = part
+        # The next page that ends the reader has less made again.
+        self._part = max(part >> 2 * self._watch.ends, min(part, _PART_MIN))
         self._jobdirs = list(jobdirs)
         self._left_out: set[File] = set()
         folder.mkdir(parents=True, exist_ok=True)

@@ -32,7 +32,11 @@ _REASONS: dict[int, str] = {
 
 
 class PageWatch(Protocol):
-    """Watches the pages that are read: one may crash the reader, or take too long."""
+    """Watches the pages that are read: one may crash the reader, or take too long. ``ends`` is how
+    many have done so in this run."""
+
+    @property
+    def ends(self) -> int: ...
 
     def reading(self, key: bytes) -> str | None:
         """Note that the page with this key is read from now on; return why it must not be.
@@ -46,6 +50,8 @@ class PageWatch(Protocol):
 
 class NoWatch:
     """Watches nothing."""
+
+    ends = 0
 
     def reading(self, key: bytes) -> str | None:
         return None
@@ -61,6 +67,10 @@ class _Shared:
         self._fatal = fatal
         self._parent = os.getpid()
         self._memory = mmap.mmap(-1, _KEY + 1)
+
+    @property
+    def ends(self) -> int:
+        return len(self._fatal)
 
     @property
     def key(self) -> bytes | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from errno import ENOSPC
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,12 +15,14 @@ from krowlspider.frontier.pages.row import PageRow
 from krowlspider.frontier.store.schema import PAGES
 from krowlspider.frontier.store.store import LevelStore
 from krowlspider.recrawl.gone import Absence, PageState
+from krowlspider.search import builder as builder_module
 from krowlspider.search.builder import Builder
 from krowlspider.search.gone import DEAD
 from krowlspider.search.link_store import LinkStore
 from krowlspider.search.query import parse
 from krowlspider.search.schema import FORM, LINKS, STATE, page_id
 from krowlspider.search.searcher import Searcher
+from krowlspider.search.watch import NoWatch
 from krowlspider.urls.canonical import host_of
 from krowlspider.urls.gemini import accept_gemini
 from tests.archive.captures import STARTED
@@ -30,7 +33,7 @@ from tests.search.webs import found, page, put_row, stored, text, urls
 
 if TYPE_CHECKING:
     from collections import Counter
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from krowlspider.search.builder import Segments
@@ -422,6 +425,26 @@ def test_a_followed_crawl_updates_anchors_as_hosts_double(tmp_path: Path):
     builder.close()
     assert counted == [0, 0, 1, 1, 2, 2, 2, 2, 3], counted
     assert documents(tmp_path / "index")[A]["linking_hosts"] == [8]
+
+
+@pytest.mark.parametrize(("ends", "parts"), [(0, [8]), (1, [2, 2, 2, 2]), (2, [1] * 8)])
+def test_less_is_made_again_after_pages_ended_the_reader(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: int, parts: list[int]
+):
+    monkeypatch.setattr(builder_module, "_PART_MIN", 1)
+    watch, made = NoWatch(), []
+    watch.ends = ends
+    archived(tmp_path / "job" / "warc", [found(f"{A}{at}", at) for at in range(8)])
+    builder = Builder(tmp_path / "index", [tmp_path / "job"], watch=watch, part=8)
+    monkeypatch.setattr(builder.ledger, "done", partial(record_done, made, builder.ledger.done))
+    builder.run()
+    builder.close()
+    assert made == parts
+
+
+def record_done(made: list[int], done: Callable[[list[bytes]], None], marks: list[bytes]) -> None:
+    made.append(len(marks))
+    done(marks)
 
 
 def test_a_second_builder_is_refused(tmp_path: Path):
