@@ -312,11 +312,13 @@ def test_index_is_searched_while_it_is_written(tmp_path: Path):
 
     asking = threading.Thread(target=ask)
     asking.start()
-    for number in range(5):
-        index(folder, [Page(f"https://k{number}.test/", "Kiwi", "kiwi")])
-        assert searcher.search(parse("kiwi")).total == number + 1
-    stopped.set()
-    asking.join()
+    try:
+        for number in range(5):
+            index(folder, [Page(f"https://k{number}.test/", "Kiwi", "kiwi")])
+            assert searcher.search(parse("kiwi")).total == number + 1
+    finally:
+        stopped.set()
+        asking.join()
     assert not failures
 
 
