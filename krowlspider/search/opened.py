@@ -158,6 +158,9 @@ class OpenedIndex:
     def _opened(self, folder: Path, state: _State) -> CommitView:
         if self._index is None:
             self._forms, self._index = open_forms(self.folder / FORMS), open_index(folder)
+            for each in (self._forms, self._index):
+                # Without a thread of tantivy that maps files anew: it would read what was cut.
+                each.config_reader("manual")
         else:
             self._index.reload()
             # They are committed before the segments that have them.
